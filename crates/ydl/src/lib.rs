@@ -48,9 +48,9 @@ fn start(cli: Cli) -> ExitCode {
             init_logging();
             dir.map_or_else(master::run_in_container, master::run)
         }
-        CliCommand::Agent { dir } => {
+        CliCommand::Agent { dir, container_logs } => {
             init_logging();
-            agent::run(dir)
+            agent::run(dir, container_logs)
         }
         CliCommand::Shim { socket } => agent::shim::run(socket.as_deref()),
         _ => match run(cli) {

@@ -49,7 +49,8 @@ impl ProgramFixture {
     }
 
     async fn try_start(&self, spec: ProgramSpec) -> Result<Program, StartError> {
-        let output = OutputSpec { dir: self.path("logs"), rotation: self.rotation };
+        let output =
+            OutputSpec { dir: self.path("logs"), container_logs: None, rotation: self.rotation };
         Program::start(spec, output).await
     }
 
@@ -260,8 +261,11 @@ fn run_and_end_agent(test: &str, end: impl FnOnce([Identity; 3])) {
                 &format!("{DAEMON}; echo $PPID > shim; echo $$ > shell; exec sleep 1000"),
             ]);
             spec.cwd = dir.clone().into();
-            let output =
-                OutputSpec { dir: Path::new(&dir).join("logs"), rotation: Rotation::default() };
+            let output = OutputSpec {
+                dir: Path::new(&dir).join("logs"),
+                container_logs: None,
+                rotation: Rotation::default(),
+            };
             let mut program = program::Program::start(spec, output).await.unwrap();
             program.wait().await;
         });

@@ -4,7 +4,8 @@
 //! * `bootstrap`, `yarn_container`: what an agent is given, on this machine and by YARN.
 //! * `program`: starts a program through its shim. `shim`: the process `ydl shim`. `shim_protocol`: messages between
 //!   both. `container_shim`: a shim in a container of an image. `exec`: finds and checks executables.
-//! * `output`, `segments`: capture of stdout and stderr into rotated files. `tail`: their last lines. `output_mux`: output
+//! * `output`, `segments`: capture of stdout and stderr into rotated files. `container_logs`: their place in a YARN
+//!   container. `tail`: their last lines. `output_mux`: output
 //!   of several processes. `record`: exit records. `shipping`: logs and outputs to HDFS.
 //! * `links`: the program's rendezvous port.
 //! * `task_env`, `environment`, `inputs`: a program's files and variables. `image`: checks that a cluster has used the
@@ -12,6 +13,7 @@
 //!   resource usage.
 
 pub mod bootstrap;
+mod container_logs;
 mod container_shim;
 mod devices;
 pub mod environment;
@@ -36,6 +38,7 @@ mod tail;
 mod task_env;
 mod yarn_container;
 
+pub use container_logs::ContainerLogs;
 pub use shipping::UNSYNCED_BYTES_MAX;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -44,16 +47,16 @@ use std::{path::PathBuf, process::ExitCode};
 const TERMINATED: u8 = 128 + 15;
 
 /// Runs an agent in a container's directory until nothing is left to do. Without a directory it prepares one from the
-/// environment of its YARN container.
+/// environment of its YARN container. Output of programs is stored in `container_logs`, if given.
 ///
 /// One small thread is enough: slow work runs in processes and pipes.
-pub(crate) fn run(dir: Option<PathBuf>) -> ExitCode {
+pub(crate) fn run(dir: Option<PathBuf>, container_logs: Option<PathBuf>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
         Ok(runtime) => {
             let ended = runtime.block_on(async {
                 let dir = dir.map_or_else(yarn_container::prepare_directory, Ok)?;
-                lifecycle::Agent::new(dir).await?.run().await
+                lifecycle::Agent::new(dir, container_logs).await?.run().await
             });
             // Outputs still being copied at the exit are abandoned.
             runtime.shutdown_background();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 
+use super::container_logs::ContainerLogs;
 use super::segments::SegmentWriter;
 use super::tail::LineTail;
 
@@ -42,6 +43,8 @@ impl Default for Rotation {
 pub struct OutputSpec {
     /// Created if absent. Segments of an earlier program are replaced.
     pub dir: PathBuf,
+    /// Place of the segments in the log directory of a YARN container; `dir` then has links to them.
+    pub container_logs: Option<ContainerLogs>,
     pub rotation: Rotation,
 }
 
@@ -218,7 +221,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     fn spec(dir: PathBuf, segment_bytes: u64, newest: u64) -> OutputSpec {
-        OutputSpec { dir, rotation: Rotation { segment_bytes, newest } }
+        OutputSpec { dir, container_logs: None, rotation: Rotation { segment_bytes, newest } }
     }
 
     fn read(dir: &std::path::Path, stream: &str) -> (Vec<u8>, u64) {

@@ -1,9 +1,10 @@
 //! Stream stored in segments, of which the first and the newest are retained.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 
+use super::container_logs::{self, ContainerLogs};
 use super::output::{OutputSpec, Rotation};
 use crate::logs::LogSegments;
 use ydl_os::reason;
@@ -12,6 +13,8 @@ use ydl_os::reason;
 #[derive(Debug)]
 pub(super) struct SegmentWriter {
     segments: LogSegments,
+    stream: String,
+    container_logs: Option<ContainerLogs>,
     rotation: Rotation,
     /// Index and length of the newest segment.
     index: u64,
@@ -28,11 +31,19 @@ impl SegmentWriter {
             segment_bytes: spec.rotation.segment_bytes.max(1),
             newest: spec.rotation.newest.max(1),
         };
-        let mut writer =
-            SegmentWriter { segments, rotation, index: 0, length: 0, file: None, missing: None };
+        let mut writer = SegmentWriter {
+            segments,
+            stream: stream.to_owned(),
+            container_logs: spec.container_logs.clone(),
+            rotation,
+            index: 0,
+            length: 0,
+            file: None,
+            missing: None,
+        };
         // An error repeats, and is reported, at the first write.
         for index in writer.segments.list().unwrap_or_default() {
-            let _ = std::fs::remove_file(writer.segments.path(index));
+            let _ = writer.remove(index);
         }
         let _ = writer.open();
         writer
@@ -108,10 +119,7 @@ impl SegmentWriter {
         // Frees space first: the disk may be full.
         let next = self.index + 1;
         if let Some(oldest) = next.checked_sub(self.rotation.newest).filter(|oldest| *oldest > 0) {
-            match std::fs::remove_file(self.segments.path(oldest)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            self.remove(oldest)?;
         }
         self.file = None;
         self.index = next;
@@ -119,16 +127,28 @@ impl SegmentWriter {
         self.open().map(drop)
     }
 
+    fn remove(&self, index: u64) -> io::Result<()> {
+        if let Some(logs) = &self.container_logs {
+            logs.remove(&self.stream, index)?;
+        }
+        container_logs::remove(&self.segments.path(index))
+    }
+
     fn open(&mut self) -> io::Result<&mut File> {
         if self.index == 0 {
             std::fs::create_dir_all(self.segments.dir())?;
         }
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o640)
-            .open(self.segments.path(self.index))?;
+        let path = self.segments.path(self.index);
+        let logs = self.container_logs.as_ref();
+        let stored = logs.and_then(|logs| logs.create(&self.stream, self.index, &path).ok());
+        let file = match stored {
+            Some(file) => file,
+            // The disk of the log directory may have failed.
+            None => {
+                container_logs::remove(&path)?;
+                container_logs::create(&path)?
+            }
+        };
         Ok(self.file.insert(file))
     }
 }

@@ -9,6 +9,7 @@ pub(super) use destinations::{CHECKPOINT, CheckpointPaths, TaskOutput};
 
 use super::{
     bootstrap::Bootstrap,
+    container_logs::ContainerLogs,
     devices::Devices,
     inputs::{InputFetch, InputPlan},
     network::interface_of,
@@ -35,6 +36,8 @@ use ydl_proto::files::{JobDir, JobTarget, SubmittedJob};
 pub(super) struct TaskEnv {
     dir: PathBuf,
     job: JobDir,
+    /// Log directory of the container, on a cluster.
+    container_logs: Option<PathBuf>,
     /// Task that ran here last, for the names of its outputs.
     task: Option<TaskId>,
 }
@@ -51,8 +54,8 @@ pub(super) struct LaunchContext<'a> {
 }
 
 impl TaskEnv {
-    pub(super) fn new(dir: PathBuf, job: JobDir) -> TaskEnv {
-        TaskEnv { dir, job, task: None }
+    pub(super) fn new(dir: PathBuf, job: JobDir, container_logs: Option<PathBuf>) -> TaskEnv {
+        TaskEnv { dir, job, container_logs, task: None }
     }
 
     pub(super) fn job(&self) -> &JobDir {
@@ -147,7 +150,10 @@ impl TaskEnv {
             grace: Duration::from_millis(spec.timeouts.grace.0),
         };
         let dir = self.job.attempt_logs(&run.task, run.attempt);
-        Ok((program, OutputSpec { dir, rotation: Rotation::default() }))
+        let container_logs = self.container_logs.as_deref();
+        let container_logs =
+            container_logs.map(|logs| ContainerLogs::new(logs, &run.task, run.attempt));
+        Ok((program, OutputSpec { dir, container_logs, rotation: Rotation::default() }))
     }
 
     /// Plans the inputs of a task.

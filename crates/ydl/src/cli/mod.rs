@@ -149,6 +149,9 @@ pub(crate) enum CliCommand {
     Agent {
         /// The container's directory; omitted in a container of a cluster
         dir: Option<PathBuf>,
+        /// The container's log directory, where its node looks for output
+        #[arg(long, value_name = "DIRECTORY")]
+        container_logs: Option<PathBuf>,
     },
     /// Run TensorBoard in a task
     #[command(hide = true)]

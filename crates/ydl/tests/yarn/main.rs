@@ -19,6 +19,7 @@ mod python;
 mod skein;
 mod stage;
 mod tf_yarn;
+mod views;
 
 use testbed::{File, Label, Lease, Options, Queue};
 use ydl_testkit::yarn::{shared, version};

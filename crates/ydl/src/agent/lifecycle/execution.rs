@@ -168,6 +168,12 @@ impl Agent {
             at_ms: record::now_ms(),
             exit: &exit,
         };
+        tracing::info!(
+            "{}, attempt {}, has ended: {}",
+            attempt.task,
+            attempt.attempt,
+            describe(&exit)
+        );
         let dir = self.task_env.logs(&attempt.task, attempt.attempt);
         let written = std::fs::create_dir_all(&dir)
             .and_then(|()| write_json(&dir.join(record::FILE), &record));
@@ -203,6 +209,8 @@ impl Agent {
 
     pub(super) fn start(&mut self, run: Run) {
         self.last_round = run.round;
+        let Run { task, attempt, round, .. } = &run;
+        tracing::info!("starting {task}, attempt {attempt}, in round {round}");
         self.meter.begin();
         let spec = &self.submitted.spec;
         let is_sidecar = self.is_sidecar(&run.task);
@@ -311,5 +319,15 @@ impl Agent {
             ..ProgramExit::default()
         };
         self.on_ended(attempt, exit);
+    }
+}
+
+/// Describes an exit in the agent's log.
+fn describe(exit: &ProgramExit) -> String {
+    match (&exit.not_started, exit.code, exit.signal) {
+        (Some(why), ..) => format!("not started: {why}"),
+        (None, Some(code), _) => format!("code {code} after {}", exit.ran),
+        (None, None, Some(signal)) => format!("signal {signal} after {}", exit.ran),
+        (None, None, None) => format!("unknown exit after {}", exit.ran),
     }
 }

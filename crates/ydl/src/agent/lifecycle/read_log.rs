@@ -177,7 +177,8 @@ fn list(job: &JobDir, task: &TaskId) -> Vec<LogAttempt> {
         let files = fs::read_dir(job.attempt_logs(task, attempt)).into_iter();
         let files = files.flatten().flatten().filter_map(|entry| {
             let name = entry.file_name().to_str().filter(|name| is_plain(name))?.to_owned();
-            let bytes = entry.metadata().ok()?.len();
+            // Follows the links to a container's log directory.
+            let bytes = fs::metadata(entry.path()).ok()?.len();
             Some(LogFile { name, bytes })
         });
         let mut files: Vec<_> = files.take(LIST_MAX).collect();

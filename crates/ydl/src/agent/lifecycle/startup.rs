@@ -22,7 +22,10 @@ use ydl_proto::{
 use ydl_storage::hdfs::JobLayout;
 
 impl Agent {
-    pub(in crate::agent) async fn new(dir: PathBuf) -> Result<Agent, String> {
+    pub(in crate::agent) async fn new(
+        dir: PathBuf,
+        container_logs: Option<PathBuf>,
+    ) -> Result<Agent, String> {
         let unreadable =
             |what: &str, why: &dyn std::fmt::Display| format!("cannot read {what}: {why}");
         let mut bootstrap =
@@ -52,6 +55,10 @@ impl Agent {
             master.watch_for_successor(Arc::clone(&started), staging.clone(), attempt);
             worker = Some(started);
         }
+        let Bootstrap { container, master: address, host, .. } = &bootstrap;
+        tracing::info!(
+            "agent of container `{container}` on `{host}`; its master is at `{address}`"
+        );
         let devices = Devices::find(bootstrap.gpus).await;
         let meter = Meter::new(std::process::id(), devices.visible().as_deref());
         let meter = match staging {
@@ -78,7 +85,7 @@ impl Agent {
         }
         Ok(Agent {
             tokens: TokenRefresh::new(&dir),
-            task_env: TaskEnv::new(dir, job),
+            task_env: TaskEnv::new(dir, job, container_logs),
             meter,
             devices,
             unfit_reason,

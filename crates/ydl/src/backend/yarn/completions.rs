@@ -27,7 +27,7 @@ pub(super) fn container_exit(
         return ContainerExit::NodeFault { reason: why };
     }
     match exit {
-        ExitStatus::Exited(LOADER_FAILURE) if diagnostics.contains("version `GLIBC") => {
+        ExitStatus::Exited(LOADER_FAILURE) if is_loader_failure(diagnostics) => {
             ContainerExit::NodeFault { reason: cannot_execute(exit, diagnostics) }
         }
         ExitStatus::Exited(NOT_EXECUTABLE | NOT_FOUND) => {
@@ -51,6 +51,12 @@ pub(super) fn container_exit(
         // Later versions may add statuses. A negative status never comes from the program.
         other => node_fault(diagnostics, &format!("its node ended it with status {other}")),
     }
+}
+
+/// Returns true if the dynamic loader rejected this binary. Diagnostics may also quote a program of the job.
+fn is_loader_failure(diagnostics: &str) -> bool {
+    let mut lines = diagnostics.lines().map(strip_timestamp);
+    lines.any(|line| line.trim().starts_with("./ydl: ") && line.contains("version `GLIBC"))
 }
 
 fn node_fault(diagnostics: &str, otherwise: &str) -> ContainerExit {

@@ -28,9 +28,10 @@ use ydl_os::report::Report;
 use ydl_proto::{files::StagedFile, version::to_json_line};
 use ydl_storage::hdfs::AgentTokens;
 
-/// Command of every container. The node substitutes `<LOG_DIR>`. When a container fails, its diagnostics
-/// include the end of the file with `stderr` in its name.
-const COMMAND: &str = "exec ./ydl agent 1><LOG_DIR>/agent.stdout 2><LOG_DIR>/agent.stderr";
+/// Command of every container. The node substitutes `<LOG_DIR>`, shows the files in it and aggregates them. When a
+/// container fails, its diagnostics include the end of the newest file with `stderr` in its name.
+const COMMAND: &str = "exec ./ydl agent --container-logs <LOG_DIR> \
+    1><LOG_DIR>/agent.stdout 2><LOG_DIR>/agent.stderr";
 /// Maximum number of containers per call. Short calls keep a slow node from failing all of them.
 const BATCH_MAX: usize = 64;
 /// Time to retry a launch. A restarting node needs a few seconds.

@@ -100,6 +100,22 @@ fn every_exit_status_is_mapped() {
                  file or directory",
             ),
         ),
+        (
+            1,
+            "Last 4096 bytes of agent.stderr :\n./ydl: /lib64/libc.so.6: version `GLIBC_2.34' not found \
+             (required by ./ydl)",
+            node_fault(
+                "it cannot execute `ydl`: the node lacks something that it needs: ./ydl: \
+                 /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./ydl)",
+            ),
+        ),
+        // The newest file with `stderr` in its name may be one of a program.
+        (
+            1,
+            "Error files: agent.stderr, worker-0.attempt-1.stderr.\nLast 4096 bytes of \
+             worker-0.attempt-1.stderr :\n./train: /lib64/libc.so.6: version `GLIBC_2.34' not found",
+            completed(1),
+        ),
         (154, "", ContainerExit::NodeLost),
         (-100, "Container released by application", ContainerExit::Released),
         (-100, "Container released on a *lost* node", ContainerExit::NodeLost),
