@@ -33,6 +33,21 @@ pub struct JobView {
     pub tasks: Vec<TaskView>,
 }
 
+impl JobView {
+    /// Returns the name of the job's state, used in tables, JSON and on the job's page.
+    pub fn word(&self) -> &'static str {
+        match (&self.outcome, self.phase) {
+            (Some(Outcome::Succeeded), JobPhase::Finished) => "succeeded",
+            (Some(Outcome::Failed(_)), JobPhase::Finished) => "failed",
+            (Some(Outcome::Killed { .. }), JobPhase::Finished) => "killed",
+            (_, JobPhase::Pending) => "pending",
+            (_, JobPhase::Running) => "running",
+            (_, JobPhase::Ending) => "ending",
+            (None, JobPhase::Finished) => "finished",
+        }
+    }
+}
+
 /// Phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -112,6 +112,10 @@ pub struct JobSnapshot {
     /// Latest metrics per task.
     #[serde(default)]
     pub metrics: BTreeMap<TaskId, BTreeMap<String, Metric>>,
+    /// Progress of the job, from 0 to 1. Never decreases.
+    pub progress: f32,
+    /// Priority of the job in its queue, where the cluster reports it.
+    pub priority: Option<i32>,
 }
 
 /// Maximum number of metrics of a task.

@@ -34,6 +34,12 @@ pub trait Backend {
     fn release(&mut self, container: ContainerId);
     /// Hints that a container may have exited, so that the backend polls for completions soon.
     fn expect_exit(&mut self) {}
+    /// Reports the progress of the job, from 0 to 1.
+    fn set_progress(&mut self, _: f32) {}
+    /// Returns the priority of the job in its queue, where the cluster reports it.
+    fn priority(&self) -> Option<i32> {
+        None
+    }
     /// Returns the next event. Cancel-safe: dropping the future loses no event.
     fn next(&mut self) -> impl Future<Output = Result<Event, Fenced>>;
     /// Kills everything, waits until it is gone and reports the outcome of the job, within a time limit.

@@ -12,7 +12,7 @@ use crate::{
 use std::{io, time::Duration};
 use tokio::task::JoinSet;
 use yarn_native::types::{ApplicationReport, ApplicationState};
-use ydl_core::{Outcome, Time, view::JobPhase};
+use ydl_core::{Outcome, Time};
 use ydl_os::report::{Exit, Report};
 use ydl_proto::messages::JobSnapshot;
 
@@ -219,15 +219,7 @@ async fn row(job: JobHandle) -> Row {
 
 /// Returns the name of a job's state.
 pub(super) fn state_of(viewed: &JobSnapshot) -> &'static str {
-    match (&viewed.view.outcome, viewed.view.phase) {
-        (Some(Outcome::Succeeded), JobPhase::Finished) => "succeeded",
-        (Some(Outcome::Failed(_)), JobPhase::Finished) => "failed",
-        (Some(Outcome::Killed { .. }), JobPhase::Finished) => "killed",
-        (_, JobPhase::Pending) => "pending",
-        (_, JobPhase::Running) => "running",
-        (_, JobPhase::Ending) => "ending",
-        (None, JobPhase::Finished) => "finished",
-    }
+    viewed.view.word()
 }
 
 fn cells(row: &Row, paint: Paint) -> Vec<Cell> {

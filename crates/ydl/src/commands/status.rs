@@ -77,6 +77,8 @@ async fn show_job(
             "view": snapshot.as_ref().map(|snapshot| &snapshot.view),
             "usage": snapshot.as_ref().map(|snapshot| &snapshot.usage),
             "metrics": snapshot.as_ref().map(|snapshot| &snapshot.metrics),
+            "progress": snapshot.as_ref().map(|snapshot| snapshot.progress),
+            "priority": snapshot.as_ref().and_then(|snapshot| snapshot.priority),
             "unreachable": unreachable,
             "events": events,
         }))?;
@@ -123,6 +125,7 @@ fn print_report(report: &ApplicationReport, why: &str, global: GlobalArgs) -> Re
 fn application_lines(report: &ApplicationReport, line: &mut dyn FnMut(&str, &str)) {
     line("user", &report.user);
     line("queue", &report.queue);
+    line("priority", &report.priority.to_string());
     if let Some(attempt) = &report.attempt {
         line("master", &format!("attempt {}", attempt.number));
     }
@@ -146,6 +149,7 @@ fn application(report: &ApplicationReport) -> serde_json::Value {
         "final_status": report.final_status.to_string(),
         "user": report.user,
         "queue": report.queue,
+        "priority": report.priority,
         "attempt": report.attempt.map(|attempt| attempt.number),
         "tracking_url": report.tracking_url,
         "diagnostics": report.diagnostics,
@@ -300,6 +304,9 @@ fn text(
     if let Some(snapshot) = snapshot {
         line("reason", &snapshot.view.reason);
         line("round", &snapshot.view.round.to_string());
+        if snapshot.progress > 0.0 {
+            line("progress", &format!("{:.0} %", (snapshot.progress * 100.0).floor()));
+        }
         line("ran", &(snapshot.view.now - snapshot.view.started).to_string());
         for (n, text) in terminal::sizes_of_roles(snapshot).iter().enumerate() {
             line(if n == 0 { "elastic" } else { "" }, text);

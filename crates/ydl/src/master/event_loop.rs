@@ -4,6 +4,7 @@
 //! once the journal is durable. Responses are no exception, because requesters rely on them.
 
 mod requests;
+mod status;
 mod view;
 
 use super::{
@@ -17,6 +18,7 @@ use super::{
     links::{OutgoingFrame, RendezvousLinks},
     metrics::Metrics,
     outbox::{Effect, Outbox},
+    progress::JobProgress,
     recovered::{self, Recovered},
     result,
     watchers::Watchers,
@@ -27,9 +29,8 @@ use tokio::{
     sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
-use view::snapshot;
 use ydl_core::{Action, Asks, ContainerId, Event, Job, Outcome};
-use ydl_proto::{files::JobDir, messages::JobSnapshot};
+use ydl_proto::files::JobDir;
 use ydl_storage::hdfs::AgentTokens;
 
 /// Interval of checks for missed heartbeats.
@@ -57,6 +58,13 @@ pub struct Master<B, D> {
     agent_requests: AgentRequests,
     metrics: Metrics,
     watchers: Watchers,
+    /// Progress so far, and the part of it that the backend knows.
+    progress: JobProgress,
+    sent_progress: JobProgress,
+    /// Priority of the job, where the cluster reports it.
+    priority: Option<i32>,
+    /// Number of the last view whose status was published.
+    status_number: u64,
     /// Last asks sent to the backend.
     sent_asks: Asks,
     outcome: Option<Outcome>,
@@ -87,6 +95,10 @@ impl<B: Backend, D: Journal> Master<B, D> {
             agent_requests: AgentRequests::default(),
             metrics: Metrics::default(),
             watchers: state.watchers,
+            progress: state.progress,
+            sent_progress: JobProgress::default(),
+            priority: None,
+            status_number: 0,
             sent_asks: Asks::default(),
             outcome: state.outcome,
         }
@@ -145,18 +157,6 @@ impl<B: Backend, D: Journal> Master<B, D> {
     /// Releases everything.
     pub async fn close(&mut self, outcome: &Outcome) {
         self.backend.close(outcome).await;
-    }
-
-    /// Writes and shows the final snapshot.
-    pub(super) fn write_result(&mut self) {
-        let now = self.clock.now();
-        let mut last =
-            snapshot(u64::MAX, &self.job, &self.agents, &RendezvousLinks::default(), now);
-        last.metrics = self.metrics.latest(|task| self.job.current_attempt(task));
-        if let Err(error) = result::write(&self.dir, &last) {
-            tracing::error!("cannot write the result: {error}");
-        }
-        self.show();
     }
 
     /// Handles everything that is ready: journaling it together reduces latency.
@@ -218,6 +218,10 @@ impl<B: Backend, D: Journal> Master<B, D> {
             self.links.respond(&task, number, respond_to);
         }
         self.links.flush();
+        if self.progress != self.sent_progress {
+            self.sent_progress = self.progress;
+            self.backend.set_progress(self.progress.fraction());
+        }
         let asks = self.job.asks();
         if asks != self.sent_asks {
             self.sent_asks = asks.clone();
@@ -266,8 +270,8 @@ impl<B: Backend, D: Journal> Master<B, D> {
         }
     }
 
-    /// Handles missed heartbeats, unacknowledged frames, waiters that disconnected, and metrics of finished
-    /// attempts.
+    /// Handles missed heartbeats, unacknowledged frames, waiters that disconnected, metrics of finished attempts, and
+    /// the status of the job.
     fn check(&mut self) {
         let now = Instant::now();
         let again = self.links.retry_due(now);
@@ -279,15 +283,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
         self.kv.sweep();
         self.agent_requests.sweep(&self.agents, now);
         self.metrics.expire(|task| self.job.current_attempt(task), now);
-    }
-
-    fn show(&mut self) {
-        let (job, agents, links, now) = (&self.job, &self.agents, &self.links, self.clock.now());
-        let metrics = &self.metrics;
-        self.watchers.show(|number| JobSnapshot {
-            metrics: metrics.latest(|task| job.current_attempt(task)),
-            ..snapshot(number, job, agents, links, now)
-        });
+        self.update_status();
     }
 }
 

@@ -129,6 +129,19 @@ impl Metrics {
         })
     }
 
+    /// Returns the latest values of one metric of current attempts.
+    pub(super) fn values(
+        &self,
+        name: &str,
+        current: impl Fn(&TaskId) -> Option<u32>,
+    ) -> Vec<(&TaskId, f64)> {
+        let reported = self.tasks.iter().filter_map(|(task, task_metrics)| {
+            let stored = task_metrics.latest.get(name)?;
+            (current(task) == Some(stored.attempt)).then_some((task, stored.metric.value.0))
+        });
+        reported.collect()
+    }
+
     /// Returns the latest metrics, including those of attempts that have just ended.
     pub(super) fn all(&self) -> Latest {
         self.select(|_| |_: &StoredMetric| true)

@@ -2,7 +2,7 @@
 
 use super::{
     clock::Clock, history::HistoryFile, journal::JournalRecord, kv_service::KvService,
-    links::RendezvousLinks, outbox::Outbox, watchers::Watchers,
+    links::RendezvousLinks, outbox::Outbox, progress::JobProgress, watchers::Watchers,
 };
 use std::fs::File;
 use ydl_core::{Action, ContainerId, Event, Job, JobSpec, Outcome, Time};
@@ -15,6 +15,7 @@ pub struct Recovered {
     pub(super) links: RendezvousLinks,
     pub(super) history: HistoryFile,
     pub(super) watchers: Watchers,
+    pub(super) progress: JobProgress,
     /// Outcome of the job, if it has ended.
     pub(super) outcome: Option<Outcome>,
     /// First actions of a new job; empty after recovery.
@@ -41,6 +42,7 @@ impl Recovered {
             links: RendezvousLinks::default(),
             history: HistoryFile::new(events),
             watchers: Watchers::default(),
+            progress: JobProgress::default(),
             outcome: None,
             first: Vec::new(),
             started_at: None,
@@ -65,6 +67,7 @@ impl Recovered {
             // The requester was answered long ago, or asks again.
             JournalRecord::Kv(op) => self.kv.replay(op),
             JournalRecord::Link(round, record) => self.links.replay(round, record),
+            JournalRecord::Progress(progress) => self.progress = self.progress.max(progress),
         }
     }
 

@@ -46,6 +46,11 @@ impl Watchers {
         self.number = self.number.max(number);
     }
 
+    /// Returns the number of the current view.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Marks the last view as outdated.
     pub(super) fn changed(&mut self) {
         self.number += 1;

@@ -145,8 +145,7 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, MasterError> {
 
     let tls = bootstrap.identity.server();
     let tls = tls.map_err(|e| MasterError::JobFailed(Report::internal(e.to_string())))?;
-    let held = state.containers();
-    let yarn = yarn_setup(bootstrap, &hdfs, &address, held).await?;
+    let yarn = yarn_setup(bootstrap, &hdfs, &address, &state).await?;
     let this = process::Identity::this().ok_or_else(|| Report::internal("cannot read `/proc`"))?;
     let published = MasterAddress {
         address,
@@ -325,7 +324,7 @@ async fn yarn_setup(
     bootstrap: &MasterBootstrap,
     hdfs: &Hdfs,
     address: &str,
-    held: Vec<ydl_core::ContainerId>,
+    state: &Recovered,
 ) -> Result<YarnSetup, MasterError> {
     let end = Instant::now() + HDFS_RETRY_MAX;
     let own = loop {
@@ -349,6 +348,7 @@ async fn yarn_setup(
         agent_credentials: bootstrap.agent_credentials.clone(),
         address: address.to_owned(),
         tracking_url: String::new(),
-        held,
+        progress: state.progress.fraction(),
+        held: state.containers(),
     })
 }

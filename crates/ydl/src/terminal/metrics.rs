@@ -131,6 +131,8 @@ mod tests {
             },
             usage: BTreeMap::new(),
             metrics: BTreeMap::from([("worker:0".parse().unwrap(), metrics(0.25))]),
+            progress: 0.0,
+            priority: None,
         };
         assert!(metrics_of_roles(&snapshot).is_empty());
         let second = ("worker:1".parse().unwrap(), metrics(0.75));

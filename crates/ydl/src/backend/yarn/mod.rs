@@ -41,7 +41,10 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        watch,
+    },
     task::JoinHandle,
     time::timeout,
 };
@@ -88,6 +91,8 @@ pub struct YarnBackend {
     unsent: Option<ReplyCount>,
     gpus: GpuAsks,
     logs: String,
+    /// Priority of the application, from the last heartbeat.
+    priority: watch::Receiver<Option<i32>>,
 }
 
 impl YarnBackend {
@@ -95,8 +100,8 @@ impl YarnBackend {
         session: RmClient,
         launcher: Launcher,
         backend_events: UnboundedReceiver<BackendEvent>,
-        gpus: GpuAsks,
-        logs: String,
+        setup: &YarnSetup,
+        priority: watch::Receiver<Option<i32>>,
     ) -> YarnBackend {
         let (commands, command_rx) = unbounded_channel();
         let (launches, launch_rx) = unbounded_channel();
@@ -112,8 +117,9 @@ impl YarnBackend {
             granted: BTreeMap::new(),
             asks: Asks::default(),
             unsent: None,
-            gpus,
-            logs,
+            gpus: GpuAsks::of(&setup.spec),
+            logs: format!("{}/logs", setup.staged.dir),
+            priority,
         }
     }
 
@@ -168,6 +174,14 @@ impl Backend for YarnBackend {
         if let Ok(container) = container.as_str().parse() {
             self.command(Command::Release(container));
         }
+    }
+
+    fn set_progress(&mut self, progress: f32) {
+        self.command(Command::SetProgress(progress));
+    }
+
+    fn priority(&self) -> Option<i32> {
+        *self.priority.borrow()
     }
 
     fn expect_exit(&mut self) {

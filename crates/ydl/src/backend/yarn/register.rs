@@ -4,7 +4,6 @@ use super::{
     BackendEvent, YarnBackend,
     asks::AskBuilder,
     error::ErrorSince,
-    gpus::GpuAsks,
     heartbeat::HeartbeatInterval,
     hosts::ClusterHosts,
     launch::Launcher,
@@ -14,7 +13,10 @@ use super::{
 };
 use std::{collections::BTreeSet, fmt, time::Duration};
 use tokio::{
-    sync::mpsc::{UnboundedSender, unbounded_channel},
+    sync::{
+        mpsc::{UnboundedSender, unbounded_channel},
+        watch,
+    },
     time::{Instant, sleep_until},
 };
 use yarn_native::{
@@ -42,18 +44,19 @@ impl YarnBackend {
         setup: YarnSetup,
     ) -> Result<(YarnBackend, Vec<ydl_core::ContainerId>), Report> {
         let (backend_events, backend_event_rx) = unbounded_channel();
-        let (mut rm, registered) = register_application(&setup, backend_events.clone()).await?;
+        let (priority, priority_rx) = watch::channel(None);
+        let registering = register_application(&setup, backend_events.clone(), priority);
+        let (mut rm, registered) = registering.await?;
         let live = recover_containers(&mut rm, &registered, &setup).await?;
         let launcher = Launcher::new(&setup, rm.nodes.clone(), backend_events)?;
-        let logs = format!("{}/logs", setup.staged.dir);
-        let gpus = GpuAsks::of(&setup.spec);
-        Ok((YarnBackend::begin(rm, launcher, backend_event_rx, gpus, logs), live))
+        Ok((YarnBackend::begin(rm, launcher, backend_event_rx, &setup, priority_rx), live))
     }
 }
 
 async fn register_application(
     setup: &YarnSetup,
     backend_events: UnboundedSender<BackendEvent>,
+    priority: watch::Sender<Option<i32>>,
 ) -> Result<(RmClient, RegisterResponse), Report> {
     let config = &setup.config;
     let config_error = |error: &dyn fmt::Display| {
@@ -110,6 +113,8 @@ async fn register_application(
         attempt,
         held: Default::default(),
         max_allocation: MaxAllocation::of(&registered),
+        progress: setup.progress,
+        priority,
         interval: HeartbeatInterval::new(expiry, Instant::now()),
         backend_events,
         node_count: 0,

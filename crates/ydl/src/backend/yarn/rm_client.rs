@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, channel},
+    sync::{
+        mpsc::{Receiver, UnboundedReceiver, UnboundedSender, channel},
+        watch,
+    },
     time::{Instant, sleep, sleep_until},
 };
 use yarn_native::{
@@ -46,6 +49,8 @@ pub(super) enum Command {
     /// Containers still to be granted, and the last heartbeat that the caller has seen.
     SetAsks(Asks, ReplyCount),
     Release(ContainerId),
+    /// Progress of the job, from 0 to 1.
+    SetProgress(f32),
     /// A container may have exited: poll soon.
     ExpectExit,
     Close(Finish),
@@ -81,6 +86,9 @@ pub(super) struct RmClient {
     /// Containers of this job, with what is needed when they complete.
     pub(super) held: BTreeMap<ContainerId, HeldContainer>,
     pub(super) max_allocation: MaxAllocation,
+    pub(super) progress: f32,
+    /// Priority of the application.
+    pub(super) priority: watch::Sender<Option<i32>>,
     pub(super) interval: HeartbeatInterval,
     pub(super) backend_events: UnboundedSender<BackendEvent>,
     /// Number of nodes in the cluster.
@@ -106,6 +114,8 @@ impl RmClient {
                 command = commands.recv() => match command {
                     Some(Command::SetAsks(asks, seen)) => self.set_asks(asks, seen),
                     Some(Command::Release(container)) => self.release(container),
+                    // It need not be known at once: the next heartbeat has it.
+                    Some(Command::SetProgress(progress)) => self.progress = progress,
                     Some(Command::ExpectExit) => self.interval.poll_soon(Instant::now()),
                     Some(Command::Close(finish)) => return self.finish(finish).await,
                     None => return SessionEnd::Fenced("the master's event loop stopped".to_owned()),
@@ -168,7 +178,9 @@ impl RmClient {
     pub(super) async fn heartbeat(&mut self) -> Option<SessionEnd> {
         let now = Instant::now();
         self.ledger.set_now(now);
-        let request = || AllocateRequest::from(self.ledger.request());
+        let progress = self.progress;
+        let request =
+            || AllocateRequest { progress, ..AllocateRequest::from(self.ledger.request()) };
         let result = self.scheduler.allocate(request, now + HEARTBEAT_TIMEOUT).await;
         let now = Instant::now();
         self.ledger.set_now(now);

@@ -32,6 +32,8 @@ pub struct YarnSetup {
     pub address: String,
     /// Tracking URL; empty for none.
     pub tracking_url: String,
+    /// Progress so far, from 0 to 1.
+    pub progress: f32,
     /// Containers of an earlier master, from the journal. The backend waits for the ResourceManager to recover
     /// them.
     pub held: Vec<ContainerId>,

@@ -36,6 +36,8 @@ impl<B: Backend, D: Journal> Master<B, D> {
                 let (job, links, now) = (&self.job, &self.links, self.clock.now());
                 let all = JobSnapshot {
                     metrics: self.metrics.all(),
+                    progress: self.progress.fraction(),
+                    priority: self.priority,
                     ..snapshot(0, job, &self.agents, links, now)
                 };
                 // This response has no effects, so it need not wait for the journal.

@@ -31,6 +31,8 @@ struct FakeCluster {
     /// Containers, and whether they were launched.
     live: BTreeMap<ContainerId, bool>,
     granted: u32,
+    /// Reported progress.
+    progress: Vec<f32>,
 }
 
 type SharedCluster = Rc<RefCell<FakeCluster>>;
@@ -65,6 +67,10 @@ impl Backend for FakeBackend {
         cluster.live.remove(&container);
         let containers = vec![(container, ContainerExit::Released)];
         cluster.events.push_back(Event::Ended { containers });
+    }
+
+    fn set_progress(&mut self, progress: f32) {
+        self.0.borrow_mut().progress.push(progress);
     }
 
     async fn next(&mut self) -> Result<Event, Fenced> {
@@ -268,6 +274,29 @@ async fn ready_events_are_journaled_in_one_flush() {
     harness.grant_flushes(1);
     harness.run().await;
     assert_eq!(harness.cluster.borrow().journaled.len(), durable, "actions were left over");
+}
+
+#[tokio::test]
+async fn progress_never_decreases_and_survives_the_master() {
+    let mut harness = MasterHarness::new_job(usize::MAX);
+    harness.run().await;
+    harness.sync(&container(0), Some(ready(1)), 0).await;
+    harness.sync(&container(0), Some(AgentReport::Started { round: 1 }), 0).await;
+    for value in ["0.5", "0.25"] {
+        let json = format!(r#"{{"metrics":[{{"name":"progress","value":{value},"at":0}}]}}"#);
+        let report = serde_json::from_str(&json).unwrap();
+        let request = MasterRequest::Metrics { container: container(0), report };
+        let envelope =
+            Envelope { request, respond_to: oneshot::channel().0, durable: DurableFlag::default() };
+        harness.requests.send(envelope).await.unwrap();
+        harness.run().await;
+        harness.master.update_status();
+        harness.run().await;
+    }
+    assert_eq!(harness.cluster.borrow().progress, [0.5]);
+    let mut successor = harness.successor();
+    successor.run().await;
+    assert_eq!(successor.cluster.borrow().progress, [0.5]);
 }
 
 /// Agent that follows its orders and repeats reports until they are acknowledged.

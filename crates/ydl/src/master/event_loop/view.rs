@@ -37,7 +37,7 @@ pub(super) fn snapshot(
         let (fetching, others): (Vec<_>, Vec<_>) = launching.partition(is_fetching);
         view.reason = describe_fetching(&view.reason, &role.role, fetching.len(), others.len());
     }
-    JobSnapshot { number, view, usage, metrics: BTreeMap::new() }
+    JobSnapshot { number, view, usage, metrics: BTreeMap::new(), progress: 0.0, priority: None }
 }
 
 /// Describes the tasks that programs wait for. Applies only if a running program is not itself missing, and not

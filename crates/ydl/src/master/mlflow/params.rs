@@ -215,6 +215,8 @@ mod tests {
             },
             usage: BTreeMap::new(),
             metrics,
+            progress: 0.0,
+            priority: None,
         }
     }
 }

@@ -19,6 +19,10 @@ impl RmClient {
             Err(error) => return Some(SessionEnd::Fenced(error.to_string())),
         };
         let wanted: BTreeSet<ContainerId> = outcome.wanted.iter().map(|g| g.container).collect();
+        // Some versions do not report it.
+        if response.priority.is_some() {
+            self.priority.send_replace(response.priority);
+        }
         let mut events = Vec::new();
         if response.cluster_nodes != self.node_count {
             self.node_count = response.cluster_nodes;

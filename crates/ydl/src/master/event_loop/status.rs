@@ -1,0 +1,83 @@
+//! Status of the job: views for clients, the final result, and the progress for the cluster.
+
+use super::{Master, view::snapshot};
+use crate::{
+    backend::Backend,
+    master::{
+        journal::{Journal, JournalRecord},
+        links::RendezvousLinks,
+        progress::{self, JobProgress},
+        result,
+    },
+};
+use ydl_core::Outcome;
+use ydl_proto::messages::JobSnapshot;
+
+impl<B: Backend, D: Journal> Master<B, D> {
+    /// Follows what has changed since the last call: events, reported progress, priority.
+    pub(super) fn update_status(&mut self) {
+        let priority = self.backend.priority();
+        if priority != self.priority {
+            if let (Some(before), Some(now)) = (self.priority, priority) {
+                tracing::info!("the priority of the job changed from {before} to {now}");
+            }
+            self.priority = priority;
+            self.watchers.changed();
+        }
+        let job = &self.job;
+        let reported = self.metrics.values(progress::METRIC, |task| job.current_attempt(task));
+        let number = self.watchers.number();
+        if number == self.status_number && reported.is_empty() {
+            return;
+        }
+        let estimated = JobProgress::estimate(job.spec(), &job.view(), &reported);
+        self.advance(estimated);
+        self.status_number = self.watchers.number();
+    }
+
+    /// Writes and shows the final snapshot.
+    pub(in crate::master) fn write_result(&mut self) {
+        let now = self.clock.now();
+        let mut last =
+            snapshot(u64::MAX, &self.job, &self.agents, &RendezvousLinks::default(), now);
+        last.metrics = self.metrics.latest(|task| self.job.current_attempt(task));
+        self.finish_status();
+        (last.progress, last.priority) = (self.progress.fraction(), self.priority);
+        if let Err(error) = result::write(&self.dir, &last) {
+            tracing::error!("cannot write the result: {error}");
+        }
+        self.show();
+    }
+
+    /// Responds to clients that wait for a new view.
+    pub(super) fn show(&mut self) {
+        let (job, agents, links, now) = (&self.job, &self.agents, &self.links, self.clock.now());
+        let metrics = &self.metrics;
+        let (progress, priority) = (self.progress.fraction(), self.priority);
+        self.watchers.show(|number| JobSnapshot {
+            metrics: metrics.latest(|task| job.current_attempt(task)),
+            progress,
+            priority,
+            ..snapshot(number, job, agents, links, now)
+        });
+    }
+
+    /// Publishes the final status.
+    fn finish_status(&mut self) {
+        if let Some(Outcome::Succeeded) = self.job.outcome() {
+            self.advance(JobProgress::DONE);
+        }
+    }
+
+    /// Raises the progress. A restarted task does not lower it, and neither does another master.
+    fn advance(&mut self, progress: JobProgress) {
+        if progress <= self.progress {
+            return;
+        }
+        if progress.percent() > self.progress.percent() {
+            self.journal.append(&JournalRecord::Progress(progress));
+        }
+        self.progress = progress;
+        self.watchers.changed();
+    }
+}
