@@ -18,6 +18,7 @@ use super::{
     links::{OutgoingFrame, RendezvousLinks},
     metrics::Metrics,
     outbox::{Effect, Outbox},
+    page::PageState,
     progress::JobProgress,
     recovered::{self, Recovered},
     result,
@@ -65,6 +66,8 @@ pub struct Master<B, D> {
     priority: Option<i32>,
     /// Number of the last view whose status was published.
     status_number: u64,
+    /// Page of the job, if it has one.
+    page: Option<watch::Sender<PageState>>,
     /// Last asks sent to the backend.
     sent_asks: Asks,
     outcome: Option<Outcome>,
@@ -99,6 +102,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
             sent_progress: JobProgress::default(),
             priority: None,
             status_number: 0,
+            page: None,
             sent_asks: Asks::default(),
             outcome: state.outcome,
         }

@@ -4,7 +4,7 @@
 //!   state and replay.
 //! * `agents`, `watchers`, `kv_service`, `agent_requests`, `links`, `metrics`: state of its clients. `api`:
 //!   HTTP API. `kv`: key-value store.
-//! * `progress`: how far the job is.
+//! * `progress`: how far the job is. `page`: its page behind YARN's web proxy.
 //! * `clock`: time. `history`, `result`: files it leaves.
 //! * `lifecycle`: what masters on this machine (`local`) and in a container of a cluster (`yarn`) share.
 //!   `publisher`: files in HDFS.
@@ -25,6 +25,7 @@ mod local;
 mod metrics;
 mod mlflow;
 mod outbox;
+mod page;
 mod progress;
 mod publisher;
 pub mod recovered;

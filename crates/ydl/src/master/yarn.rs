@@ -4,6 +4,7 @@
 //! node is in HDFS. If a master dies, its successor recovers from the journal.
 
 mod bootstrap;
+mod listeners;
 mod tokens;
 
 use super::{
@@ -17,22 +18,16 @@ use super::{
 };
 use crate::backend::yarn::{YarnBackend, YarnSetup};
 use bootstrap::MasterBootstrap;
-use std::{
-    fs::File,
-    net::{IpAddr, SocketAddr},
-    process::ExitCode,
-    time::Duration,
-};
+use listeners::{JobPage, listen, public_address, serve_page};
+use std::{fs::File, process::ExitCode, time::Duration};
 use tokens::TokenRenewer;
 use tokio::{
-    net::{TcpListener, lookup_host},
     signal::unix::{SignalKind, signal},
     sync::mpsc,
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 use ydl_core::Outcome;
-use ydl_net::server;
 use ydl_os::{
     descriptors::Descriptors,
     process,
@@ -145,7 +140,8 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, MasterError> {
 
     let tls = bootstrap.identity.server();
     let tls = tls.map_err(|e| MasterError::JobFailed(Report::internal(e.to_string())))?;
-    let yarn = yarn_setup(bootstrap, &hdfs, &address, &state).await?;
+    let page = serve_page(bootstrap).await?;
+    let yarn = yarn_setup(bootstrap, &hdfs, &address, &page, &state).await?;
     let this = process::Identity::this().ok_or_else(|| Report::internal("cannot read `/proc`"))?;
     let published = MasterAddress {
         address,
@@ -172,6 +168,7 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, MasterError> {
     let publisher = HdfsPublisher::start(hdfs.clone(), layout, attempt, &bootstrap.dir);
     let mut master = Master::new(state, bootstrap.dir.clone(), backend, journal);
     master.distribute_tokens(bootstrap.agent_credentials.clone());
+    master.show_page(page.server.state());
     if bootstrap.attempt > 1 {
         master.recover(live);
     }
@@ -289,41 +286,11 @@ async fn recover_state(
     Ok((replay.finish(), journal))
 }
 
-/// Listens on the address by which other machines know this node.
-async fn listen(host: Option<&str>) -> Result<TcpListener, Report> {
-    let any = SocketAddr::from(([0, 0, 0, 0], 0));
-    let mut found = Vec::new();
-    if let Some(host) = host
-        && let Ok(Ok(addresses)) = timeout(REQUEST_TIMEOUT, lookup_host((host, 0))).await
-    {
-        // A node often resolves its own name to a loopback address.
-        let is_literal = host.parse::<IpAddr>().is_ok();
-        found.extend(addresses.filter(|it| is_literal || !it.ip().is_loopback()));
-    }
-    // Others may still reach this node by a name that it does not resolve to itself.
-    found.push(any);
-    let mut last = String::new();
-    for address in found {
-        match server::listen(address) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = format!("cannot listen on {address}: {error}"),
-        }
-    }
-    Err(Report::internal(last))
-}
-
-fn public_address(host: Option<&str>, listener: &TcpListener) -> Result<String, Report> {
-    let local = listener.local_addr().map_err(|e| Report::internal(e.to_string()))?;
-    Ok(match host {
-        Some(host) => format!("{host}:{}", local.port()),
-        None => local.to_string(),
-    })
-}
-
 async fn yarn_setup(
     bootstrap: &MasterBootstrap,
     hdfs: &Hdfs,
     address: &str,
+    page: &JobPage,
     state: &Recovered,
 ) -> Result<YarnSetup, MasterError> {
     let end = Instant::now() + HDFS_RETRY_MAX;
@@ -347,7 +314,8 @@ async fn yarn_setup(
         secret: bootstrap.secret.clone(),
         agent_credentials: bootstrap.agent_credentials.clone(),
         address: address.to_owned(),
-        tracking_url: String::new(),
+        tracking_url: page.url.clone(),
+        final_tracking_url: page.final_url.clone(),
         progress: state.progress.fraction(),
         held: state.containers(),
     })

@@ -37,6 +37,7 @@ fn common_cluster() -> Lease {
         users: vec!["alice".to_owned()],
         ..Options::new(version())
     };
-    // Tests kill masters.
-    shared(options.set(File::Yarn, "yarn.resourcemanager.am.max-attempts", "100"))
+    // Tests kill masters and change priorities.
+    let options = options.set(File::Yarn, "yarn.resourcemanager.am.max-attempts", "100");
+    shared(options.set(File::Yarn, "yarn.cluster.max-application-priority", "10"))
 }

@@ -91,6 +91,7 @@ pub struct YarnBackend {
     unsent: Option<ReplyCount>,
     gpus: GpuAsks,
     logs: String,
+    final_tracking_url: String,
     /// Priority of the application, from the last heartbeat.
     priority: watch::Receiver<Option<i32>>,
 }
@@ -119,6 +120,7 @@ impl YarnBackend {
             unsent: None,
             gpus: GpuAsks::of(&setup.spec),
             logs: format!("{}/logs", setup.staged.dir),
+            final_tracking_url: setup.final_tracking_url.clone(),
             priority,
         }
     }
@@ -228,7 +230,9 @@ impl Backend for YarnBackend {
         };
         let summary = format!("{}; logs are in `{}`", outcome.sentence(), self.logs);
         let diagnostics = summary.chars().take(DIAGNOSTICS_MAX).collect();
-        self.command(Command::Close(Finish { diagnostics, ..Finish::new(status) }));
+        let tracking_url = self.final_tracking_url.clone();
+        let finish = Finish { diagnostics, tracking_url, ..Finish::new(status) };
+        self.command(Command::Close(finish));
         self.launcher.abort();
         let Some(session) = &mut self.session else {
             return;

@@ -30,8 +30,10 @@ pub struct YarnSetup {
     pub agent_credentials: watch::Receiver<AgentTokens>,
     /// Address of the master for agents and clients: `host:port`.
     pub address: String,
-    /// Tracking URL; empty for none.
+    /// URL of the job's page; empty for none.
     pub tracking_url: String,
+    /// URL that shows the job after its end; empty for none.
+    pub final_tracking_url: String,
     /// Progress so far, from 0 to 1.
     pub progress: f32,
     /// Containers of an earlier master, from the journal. The backend waits for the ResourceManager to recover

@@ -1,4 +1,4 @@
-//! Status of the job: views for clients, the final result, and the progress for the cluster.
+//! Status of the job: views for clients, the final result, the progress for the cluster, and the job's page.
 
 use super::{Master, view::snapshot};
 use crate::{
@@ -6,14 +6,22 @@ use crate::{
     master::{
         journal::{Journal, JournalRecord},
         links::RendezvousLinks,
+        page::PageState,
         progress::{self, JobProgress},
         result,
     },
 };
-use ydl_core::Outcome;
+use tokio::sync::watch;
+use ydl_core::{JobView, Outcome};
 use ydl_proto::messages::JobSnapshot;
 
 impl<B: Backend, D: Journal> Master<B, D> {
+    /// Publishes the state of the job on its page from now on.
+    pub(in crate::master) fn show_page(&mut self, page: watch::Sender<PageState>) {
+        self.page = Some(page);
+        self.update_page(self.view());
+    }
+
     /// Follows what has changed since the last call: events, reported progress, priority.
     pub(super) fn update_status(&mut self) {
         let priority = self.backend.priority();
@@ -30,9 +38,11 @@ impl<B: Backend, D: Journal> Master<B, D> {
         if number == self.status_number && reported.is_empty() {
             return;
         }
-        let estimated = JobProgress::estimate(job.spec(), &job.view(), &reported);
+        let view = self.view();
+        let estimated = JobProgress::estimate(job.spec(), &view, &reported);
         self.advance(estimated);
         self.status_number = self.watchers.number();
+        self.update_page(view);
     }
 
     /// Writes and shows the final snapshot.
@@ -67,6 +77,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
         if let Some(Outcome::Succeeded) = self.job.outcome() {
             self.advance(JobProgress::DONE);
         }
+        self.update_page(self.view());
     }
 
     /// Raises the progress. A restarted task does not lower it, and neither does another master.
@@ -79,5 +90,15 @@ impl<B: Backend, D: Journal> Master<B, D> {
         }
         self.progress = progress;
         self.watchers.changed();
+    }
+
+    fn view(&self) -> JobView {
+        snapshot(0, &self.job, &self.agents, &self.links, self.clock.now()).view
+    }
+
+    fn update_page(&mut self, view: JobView) {
+        if let Some(page) = &self.page {
+            page.send_replace(PageState::of(view, self.progress, self.priority));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Environment of a master in its container.
 
 use super::tokens::TokenRenewer;
+use crate::master::page::application_url;
 use serde::de::DeserializeOwned;
 use std::{
     collections::BTreeMap,
@@ -227,7 +228,8 @@ impl MasterBootstrap {
 
     /// Reports the failure to the ResourceManager, so that no other master is started.
     pub(super) async fn report_failure(&self, why: &str) {
-        report_failure(&self.config, self.token.clone(), self.host.clone(), why).await;
+        let page = application_url(&self.config, &self.submitted.id);
+        report_failure(&self.config, self.token.clone(), self.host.clone(), page, why).await;
     }
 }
 
@@ -241,18 +243,32 @@ pub(super) async fn report_failure_from_env(why: &str) {
         Some((hdfs::config(&hadoop.properties, Environment::of_process()), token))
     };
     if let Some((config, token)) = found() {
-        report_failure(&config, token, std::env::var(env::NM_HOST).ok(), why).await;
+        let container = std::env::var(env::CONTAINER_ID).unwrap_or_default();
+        let container = container.parse::<ContainerId>().ok();
+        let page =
+            container.and_then(|id| application_url(&config, &id.attempt.application.to_string()));
+        report_failure(&config, token, std::env::var(env::NM_HOST).ok(), page, why).await;
     }
 }
 
-async fn report_failure(config: &Config, token: Token, host: Option<String>, why: &str) {
+async fn report_failure(
+    config: &Config,
+    token: Token,
+    host: Option<String>,
+    page: Option<String>,
+    why: &str,
+) {
     let deadline = Instant::now() + REPORT_TIMEOUT;
     let reported = async {
         let mut scheduler = AmRmClient::from_config(config, token).map_err(|e| e.to_string())?;
         let registration = Registration::new(host.unwrap_or_default());
         let registered = scheduler.register(&registration, deadline).await;
         registered.map_err(|e| e.to_string())?;
-        let finish = Finish { diagnostics: why.to_owned(), ..Finish::new(FinalStatus::Failed) };
+        let finish = Finish {
+            diagnostics: why.to_owned(),
+            tracking_url: page.unwrap_or_default(),
+            ..Finish::new(FinalStatus::Failed)
+        };
         let finished = scheduler.finish(&finish, deadline).await;
         finished.map_err(|e| e.to_string())
     };

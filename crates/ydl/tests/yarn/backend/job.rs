@@ -213,6 +213,7 @@ impl SubmittedJob {
             agent_credentials: watch::channel(AgentTokens::default()).1,
             address: "127.0.0.1:4711".to_owned(),
             tracking_url: String::new(),
+            final_tracking_url: String::new(),
             progress: 0.0,
             held,
         };
