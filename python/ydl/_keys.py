@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         keytab: Optional[Keys]
         mlflow: Optional[Union[bool, str, Keys]]
         master: Optional[Keys]
+        local: Optional[Keys]
 
     class RoleKeys(TypedDict, total=False):
         """Keywords of `Role` that are keys of a job file."""
@@ -98,6 +99,7 @@ JOB_KEYS: Dict[str, str] = {
     "keytab": "Keys",
     "mlflow": "Union[bool, str, Keys]",
     "master": "Keys",
+    "local": "Keys",
 }
 
 JOB_DOC = """
@@ -150,6 +152,7 @@ keytab: Keytab with which a job on a secure cluster outlives the maximum lifetim
 mlflow: MLflow tracking server to which the master reports the job, its progress and its result; `true` takes the
     address from `MLFLOW_TRACKING_URI` (MLflow).
 master: Container of the job's master on a cluster.
+local: Options on one machine. Ignored on a cluster.
 """
 
 ROLE_KEYS: Dict[str, str] = {

@@ -19,6 +19,9 @@ use ydl_os::reason;
 /// Suffixes of archives that a NodeManager unpacks.
 const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
 
+/// Directory of this machine in which programs run.
+pub const DIRECTORY: Scalar<String> =
+    Scalar { python: "PathLike", ..text_of("path", directory_of) };
 /// Source of a file.
 pub(crate) const FILE_SOURCE: Scalar<String> = text_of("path", source_of);
 
@@ -44,9 +47,9 @@ impl Reader {
         }
     }
 
-    /// Reads `name: path`, or `name: {source: path, unpack: true}`.
+    /// Reads `name: path`, or `name: {source: path, unpack: true, ignore: […]}`.
     fn named_file(&mut self, name: &str, node: &Node) -> Option<spec::File> {
-        let mut file = spec::File { name: name.to_string(), source: String::new(), unpack: false };
+        let mut file = spec::File { name: name.to_string(), ..spec::File::default() };
         let Value::Map(_) = &node.value else {
             file.source = FILE_SOURCE.value(self, node, "files")?;
             return Some(file);
@@ -71,6 +74,11 @@ impl Reader {
             let what = "archives are unpacked on a cluster only";
             let hint = "unpack it, and use the directory";
             self.reject(&written.at, &map.key("unpack"), what, hint);
+        } else if !file.ignore.is_empty()
+            && (is_url(&file.source) || !Path::new(&file.source).is_dir())
+        {
+            let what = format!("`{}` is not a directory", last_of(&file.source));
+            self.reject(&written.at, &map.key("ignore"), what, "leave it out");
         }
         Some(file)
     }
@@ -83,7 +91,7 @@ impl Reader {
                 Some(name) if name != ".." => Ok(spec::File {
                     name: name.to_string_lossy().into_owned(),
                     source,
-                    unpack: false,
+                    ..spec::File::default()
                 }),
                 _ => {
                     let what = format!("`{path}` has no file name");
@@ -178,12 +186,27 @@ pub(crate) fn source_of(text: &str, context: &Context) -> Result<String, Rejecti
     Ok(path)
 }
 
+/// Parses a directory for programs. On a cluster it is not used, and may not exist.
+fn directory_of(text: &str, context: &Context) -> Result<String, Rejection> {
+    let path = absolute(text, &context.base);
+    match fs::metadata(&path) {
+        Ok(found) if found.is_dir() => Ok(path),
+        _ if context.cluster => Ok(path),
+        Ok(_) => Err((format!("`{text}` is not a directory"), String::new())),
+        Err(error) => Err((format!("`{text}` cannot be used: {}", reason(&error)), String::new())),
+    }
+}
+
 /// Prints all files.
 pub(crate) fn print(job: &JobSpecBuilder) -> YamlValue {
     let item = |file: &spec::File| {
         let (name, source) = (text(&file.name), text(&file.source));
+        let ignore: Vec<_> = file.ignore.iter().map(|pattern| text(pattern)).collect();
         match (file.unpack, last_of(&file.source) == file.name) {
             (true, _) => format!("{name}: {{source: {source}, unpack: true}}"),
+            _ if !ignore.is_empty() => {
+                format!("{name}: {{source: {source}, ignore: [{}]}}", ignore.join(", "))
+            }
             (false, true) => source,
             (false, false) => format!("{name}: {source}"),
         }

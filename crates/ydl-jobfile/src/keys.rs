@@ -67,6 +67,7 @@ mod cluster;
 mod data;
 mod environment;
 mod job;
+mod local;
 mod policy;
 mod restart;
 mod role;
@@ -76,6 +77,7 @@ pub(crate) use cluster::{ACLS, KEYTAB, MASTER};
 pub(crate) use data::{FILE, INPUT, OUTPUT};
 pub(crate) use environment::IMAGE;
 pub(crate) use job::JOB;
+pub(crate) use local::LOCAL;
 pub(crate) use policy::{GANG, GANG_BACKOFF, NODE_EXCLUSION, TIMEOUTS};
 pub(crate) use restart::{RESTART, RESTART_BACKOFF};
 pub(crate) use role::{INSTANCES, MEMORY_GROWTH, PLACEMENT, ROLE};
@@ -205,6 +207,7 @@ const SECTIONS: &[&dyn AnySection] = &[
     &ACLS,
     &KEYTAB,
     &MASTER,
+    &LOCAL,
 ];
 
 /// Returns all keys.
@@ -256,6 +259,7 @@ mod tests {
             let needs = match key.path {
                 "roles.*.memory_growth.percent" => "roles.worker.memory_growth.max=8 GiB",
                 "files.*.unpack" => "files.worker.source=data.zip",
+                "files.*.ignore" => "files.worker.source=venv",
                 "environment.interpreter" => "environment.path=venv",
                 "environment.mounts"
                 | "environment.network"

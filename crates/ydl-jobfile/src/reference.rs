@@ -55,6 +55,7 @@ pub fn reference_page() -> String {
         "tensorboard",
         "mlflow",
         "master",
+        "local",
     ] {
         section(&mut page, &format!("## `{name}`"), name);
     }

@@ -15,6 +15,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 use tar::{Builder, EntryType, Header};
+use ydl_core::spec::is_ignored;
 use ydl_os::{reason, report::Report};
 
 /// Maximum depth of a directory.
@@ -70,8 +71,16 @@ impl Plan {
     /// Scans a directory. Links inside it stay links; links to files outside become copies of those files, which do not exist on
     /// the nodes. Sockets, pipes and devices are skipped.
     pub fn of(root: &Path) -> Result<Plan, Report> {
+        Plan::without(root, &[])
+    }
+
+    /// Scans a directory, except for files and directories that a pattern matches.
+    pub fn without(root: &Path, ignore: &[String]) -> Result<Plan, Report> {
         let mut plan = Plan::default();
-        plan.add_tree(root, Path::new(""), OutsideLinks::Refuse, &|_, _| false)?;
+        let skip = |below: &Path, path: &Path| {
+            !ignore.is_empty() && is_ignored(ignore, &below.to_string_lossy(), path.is_dir())
+        };
+        plan.add_tree(root, Path::new(""), OutsideLinks::Refuse, &skip)?;
         Ok(plan)
     }
 

@@ -8,14 +8,18 @@ mod cluster;
 mod data;
 mod dependencies;
 mod elastic;
+mod ignore;
 mod image;
+mod local;
 mod policy;
 mod role;
 mod validate;
 
 pub use cluster::{ClusterOptions, GpuAssignment, Keytab, MasterSpec, Mlflow, Placement};
 pub use data::{ExistingPolicy, Input, InputForm, Output, OutputScope, split};
+pub use ignore::is_ignored;
 pub use image::{Image, Mount, Runtime};
+pub use local::LocalOptions;
 pub use policy::{
     Backoff, Completion, Gang, MemoryGrowth, NodeExclusion, ResizePolicy, Restart, RestartScope,
     Timeouts,
@@ -66,6 +70,9 @@ pub struct JobSpecBuilder {
     pub ports: PortRange,
     /// Options that apply only on a cluster.
     pub cluster_options: ClusterOptions,
+    /// Options that apply only on one machine.
+    #[serde(default)]
+    pub local: LocalOptions,
 }
 
 /// Environment of a program.
@@ -110,7 +117,7 @@ pub enum Interpreter {
 }
 
 /// A file or directory in the working directory of every task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
     /// Name in the working directory.
     pub name: String,
@@ -118,6 +125,9 @@ pub struct File {
     pub source: String,
     /// True if it is an archive to be unpacked.
     pub unpack: bool,
+    /// Patterns of files that are left out of a directory; see [`is_ignored`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignore: Vec<String>,
 }
 
 /// Port range from `first` to `last`, both included.

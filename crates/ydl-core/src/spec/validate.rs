@@ -184,6 +184,14 @@ fn files(all: &mut SpecIssues, builder: &JobSpecBuilder) {
         {
             all.add("files", format!("`{}` is not a file name", file.name), "");
         }
+        let key = format!("files.{}.ignore", file.name);
+        if file.ignore.iter().any(|pattern| pattern.trim_matches('/').is_empty()) {
+            all.add(&key, "a pattern is empty".to_owned(), "");
+        }
+        if let Some(pattern) = file.ignore.iter().find(|pattern| pattern.starts_with('!')) {
+            let message = format!("`{pattern}` would include files again, which is not supported");
+            all.add(&key, message, "name the files to leave out");
+        }
     }
 }
 

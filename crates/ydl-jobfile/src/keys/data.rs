@@ -4,14 +4,14 @@ use super::Section;
 use crate::{
     data::{DESTINATION, EXISTING, FORM, SCOPE, SOURCE},
     files::FILE_SOURCE,
-    formats::{BOOL, List, TIME},
+    formats::{BOOL, List, TEXT, TIME},
     roles::ROLE_NAME,
 };
 use ydl_core::spec::{File, Input, Output};
 
 /// Keys of a file with options.
 pub(crate) const FILE: Section<File> = Section {
-    default: || File { name: String::new(), source: String::new(), unpack: false },
+    default: File::default,
     fields: &[
         field! {
             /// Source of the file: `files: [{data: {source: data.zip, unpack: true}}]`.
@@ -22,6 +22,13 @@ pub(crate) const FILE: Section<File> = Section {
             /// Unpacks an archive into a directory of that name. On a cluster only.
             "files.*.unpack" = BOOL => unpack,
             example "true", also ["extract", "archive"]
+        },
+        field! {
+            /// Patterns of files that are left out of a directory. `*` and `?` match within a name, `**/` matches any
+            /// directories. A pattern with a `/` before its end starts at the directory; a `/` at the end matches
+            /// directories only.
+            "files.*.ignore" = List { kind: "list of patterns", item: TEXT } => ignore,
+            example "[\"*.ckpt\", \"logs/\"]", also ["exclude", "excludes", "without"]
         },
     ],
 };

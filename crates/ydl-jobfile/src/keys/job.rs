@@ -1,6 +1,6 @@
 //! Keys of the job itself.
 
-use super::{ACLS, GANG, KEYTAB, MASTER, NODE_EXCLUSION, Section, TIMEOUTS};
+use super::{ACLS, GANG, KEYTAB, LOCAL, MASTER, NODE_EXCLUSION, Section, TIMEOUTS};
 use crate::{
     cluster::{CHECKPOINT, FILE_SYSTEM, GPU_ASSIGNMENT, NETWORK, PRIORITY, STAGING, Tags},
     data, environment,
@@ -236,6 +236,11 @@ pub(crate) const JOB: Section<JobSpecBuilder> = Section {
             /// Container of the job's master on a cluster.
             "master" = MASTER => cluster_options.master,
             example "{memory: 512 MiB}", also ["am", "application_master"]
+        },
+        field! {
+            /// Options on one machine. Ignored on a cluster.
+            "local" = LOCAL => local,
+            example "{directory: .}"
         },
     ],
 };

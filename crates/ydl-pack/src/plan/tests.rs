@@ -29,6 +29,19 @@ fn equal_content_gives_equal_archives() {
 }
 
 #[test]
+fn ignored_files_are_left_out() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (one, two) = (scratch.path().join("one"), scratch.path().join("two"));
+    fill(&one, &["a", "sub/c"]);
+    fill(&two, &["a", "a.log", "sub/c", "sub/c.log", "secret"]);
+    fs::create_dir(two.join("sub/cache")).expect("a directory");
+    let ignore = ["*.log", "/secret", "cache/"].map(str::to_owned);
+    let mut bytes = Vec::new();
+    Plan::without(&two, &ignore).expect("a plan").write(&mut bytes).expect("an archive");
+    assert_eq!(bytes, packed(&one));
+}
+
+#[test]
 fn archives_round_trip() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path().join("in");

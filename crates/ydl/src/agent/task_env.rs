@@ -66,6 +66,14 @@ impl TaskEnv {
         self.dir.join("work")
     }
 
+    /// Returns the directory in which programs run.
+    pub(super) fn program_dir(&self, submitted: &SubmittedJob) -> PathBuf {
+        match shared_dir(submitted) {
+            Some(dir) => dir.to_owned(),
+            None => self.work(),
+        }
+    }
+
     /// Prepares the environment of `run`.
     pub(super) fn prepare(
         &mut self,
@@ -127,8 +135,10 @@ impl TaskEnv {
         if is_configured("PYTHONPATH") {
             self.add_modules(&mut env);
         }
+        // Programs without limits use as many threads as they choose.
+        let is_limited = !(is_local(submitted) && spec.local.oversubscribe);
         let threads = (role.resources.vcores / role.processes.max(1)).max(1);
-        for name in framework.thread_variables() {
+        for name in framework.thread_variables().iter().filter(|_| is_limited) {
             let entry = env.entry((*name).to_owned());
             entry.or_insert_with(|| threads.to_string());
         }
@@ -144,7 +154,7 @@ impl TaskEnv {
             argv,
             env,
             each,
-            cwd: self.work(),
+            cwd: self.program_dir(submitted),
             shim: this_program()?,
             container,
             grace: Duration::from_millis(spec.timeouts.grace.0),
@@ -195,7 +205,8 @@ impl TaskEnv {
             dir: self.dir.clone(),
             binary: this_program()?,
             image: image.clone(),
-            memory_mib: role.resources.memory_mib,
+            shared_dir: shared_dir(submitted).map(Path::to_owned),
+            memory_mib: (!submitted.spec.local.oversubscribe).then_some(role.resources.memory_mib),
             gpus: role.resources.gpus > 0,
         }))
     }
@@ -224,6 +235,16 @@ impl TaskEnv {
     pub(super) fn logs(&self, task: &TaskId, attempt: u32) -> PathBuf {
         self.job.attempt_logs(task, attempt)
     }
+}
+
+fn is_local(submitted: &SubmittedJob) -> bool {
+    matches!(submitted.target, JobTarget::Local(_))
+}
+
+/// Returns the directory in which all programs of a job on this machine run, if they share one.
+fn shared_dir(submitted: &SubmittedJob) -> Option<&Path> {
+    let dir = submitted.spec.local.directory.as_ref().filter(|_| is_local(submitted))?;
+    Some(Path::new(dir))
 }
 
 /// Returns the image of a task on this machine.

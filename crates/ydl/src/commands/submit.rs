@@ -10,7 +10,7 @@ use super::{
     submit_yarn,
 };
 use crate::{
-    backend::local::{Misfit, check_fit},
+    backend::local::{Misfit, check_fit, oversubscription},
     cli::{self, Cluster, GlobalArgs},
     client::{
         cluster::{self, configuration, named_directory},
@@ -254,6 +254,9 @@ async fn submit_local(
     let resources = local_resources(args.resources.as_deref())?;
     if let Some(misfit) = check_fit(&spec, &resources) {
         return Err(misfit_report(misfit, args.resources.is_some()));
+    }
+    if let Some(what) = oversubscription(&spec, &resources) {
+        terminal::message(format!("warning: {what}; all tasks are started anyway"));
     }
     docker::check(&spec, args.dry_run, &|message| terminal::message(message)).await?;
     let (spec, extra_files) = inputs::list_local(spec).await?;

@@ -36,7 +36,10 @@ pub struct Container {
     /// Path of this binary.
     pub binary: PathBuf,
     pub image: Image,
-    pub memory_mib: u64,
+    /// Directory in which programs run, if it is not below that of the job; mounted at the same path.
+    pub shared_dir: Option<PathBuf>,
+    /// Memory limit, if there is one.
+    pub memory_mib: Option<u64>,
     /// Exposes the machine's GPUs; an environment variable selects among them.
     pub gpus: bool,
 }
@@ -61,9 +64,11 @@ impl Container {
                 .args(["--user", &format!("{}:{}", uid.as_raw(), gid.as_raw())]),
             UserMapping::Own => command.args(["--user", "0:0"]),
         };
-        let memory = format!("{}m", self.memory_mib);
-        // Otherwise docker adds the same amount of swap.
-        command.args(["--memory", &memory, "--memory-swap", &memory]);
+        if let Some(memory_mib) = self.memory_mib {
+            let memory = format!("{memory_mib}m");
+            // Otherwise docker adds the same amount of swap.
+            command.args(["--memory", &memory, "--memory-swap", &memory]);
+        }
         if self.image.privileged {
             command.arg("--privileged");
         }
@@ -74,6 +79,9 @@ impl Container {
             command.arg("--mount").arg(mount(from, to, writable));
         };
         bind(&self.job_dir, &self.job_dir, true);
+        if let Some(dir) = &self.shared_dir {
+            bind(dir, dir, true);
+        }
         bind(&self.binary, Path::new(BINARY), false);
         for link in links_out(&self.job_dir.join("files"), &self.job_dir) {
             bind(&link, &link, false);
@@ -167,7 +175,8 @@ mod tests {
             job_dir: job.clone(),
             binary: "/opt/ydl".into(),
             image,
-            memory_mib: 512,
+            shared_dir: Some("/home/alice/digits".into()),
+            memory_mib: Some(512),
             gpus: true,
         };
         let command = container.command(UserMapping::Own);
@@ -177,7 +186,7 @@ mod tests {
         let expected = format!(
             "run --rm --sig-proxy=false --log-driver none --name ydl-digits-abc234-container_000001-2 --label \
              ydl.job=digits-abc234 --network host --user 0:0 --memory 512m --memory-swap 512m --privileged --gpus all --mount \
-             type=bind,\"src={job}\",\"dst={job}\" --mount type=bind,src=/opt/ydl,dst=/run/ydl,readonly --mount \
+             type=bind,\"src={job}\",\"dst={job}\" --mount type=bind,src=/home/alice/digits,dst=/home/alice/digits --mount type=bind,src=/opt/ydl,dst=/run/ydl,readonly --mount \
              type=bind,src={at}/large,dst={at}/large,readonly --mount type=bind,src=/data,dst=/mnt/data,readonly \
              --workdir {job}/containers/container_000001 --entrypoint /run/ydl python:3.11 shim shim.sock"
         );

@@ -103,8 +103,11 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
     let path = dir.history_file();
     let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
     let secret = Arc::new(secret);
-    let backend = LocalBackend::new(dir.clone(), offer, address.clone(), secret.clone())
-        .map_err(|e| Report::internal(format!("cannot use this machine: {e}")))?;
+    let oversubscribe = submitted.spec.local.oversubscribe;
+    let secret_of_agents = secret.clone();
+    let backend =
+        LocalBackend::new(dir.clone(), offer, oversubscribe, address.clone(), secret_of_agents)
+            .map_err(|e| Report::internal(format!("cannot use this machine: {e}")))?;
 
     let signals = KillSignals::listen()
         .map_err(|e| Report::internal(format!("cannot listen to signals: {e}")))?;

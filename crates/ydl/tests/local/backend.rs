@@ -17,7 +17,7 @@ fn local(root: &Path, job: &str) -> LocalBackend {
     };
     let dir = JobDir::at(root.join("jobs").join(job));
     let secret = Arc::new(Secret::random().unwrap());
-    LocalBackend::new(dir, &offer, "127.0.0.1:1".to_owned(), secret).unwrap()
+    LocalBackend::new(dir, &offer, false, "127.0.0.1:1".to_owned(), secret).unwrap()
 }
 
 fn ask(count: u32, gpus: u32) -> Asks {

@@ -243,12 +243,19 @@ fn ports_are_a_range_and_have_names() {
 
 #[test]
 fn files_and_outputs_stay_in_the_tasks_directory() {
-    let file = |name: &str| File { name: name.into(), source: "/tmp/x".into(), unpack: false };
+    let file = |name: &str| File { name: name.into(), source: "/tmp/x".into(), ..File::default() };
     check(
         |builder| builder.files = vec![file("a"), file("a"), file("..")],
         expect![[r#"
             `files`: two files have the name `a` in a task's directory; hint: rename one: `files: [{model.py: other/model.py}]`
             `files`: `..` is not a file name"#]],
+    );
+    let without = |pattern: &str| File { ignore: vec![pattern.into()], ..file("a") };
+    check(
+        |builder| builder.files = vec![without("/"), File { name: "b".into(), ..without("!keep") }],
+        expect![[r#"
+            `files.a.ignore`: a pattern is empty
+            `files.b.ignore`: `!keep` would include files again, which is not supported; hint: name the files to leave out"#]],
     );
     let output = |from: &str, to: &str| Output::new(from, to);
     check(

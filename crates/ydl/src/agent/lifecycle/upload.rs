@@ -125,7 +125,7 @@ impl Agent {
             whose: self.task_env.owner_id(&self.submitted),
             outputs,
             claims: self.task_env.claims(&self.submitted),
-            work: self.task_env.work(),
+            work: self.task_env.program_dir(&self.submitted),
             sent: self.uploads.sent.clone(),
             deadline,
         };
@@ -171,7 +171,7 @@ impl Agent {
                     // A separate owner: half-uploaded files of the final upload or of another output must not be
                     // removed.
                     whose: format!("kept{at}-{whose}"),
-                    work: self.task_env.work(),
+                    work: self.task_env.program_dir(&self.submitted),
                     from: leaving.from,
                     to: leaving.to,
                     existing: leaving.existing,

@@ -7,7 +7,7 @@
 mod capacity;
 mod limit;
 
-pub use capacity::{Misfit, check_fit};
+pub use capacity::{Misfit, check_fit, oversubscription};
 
 use super::{Backend, Fenced, Launch};
 use crate::gpus::{self, Device, GpuShortage, Pool};
@@ -84,10 +84,12 @@ struct LocalContainer {
 }
 
 impl LocalBackend {
-    /// Creates a backend for the job in `job`. `master` is the address of its master.
+    /// Creates a backend for the job in `job`. `master` is the address of its master. With `oversubscribe`, memory and
+    /// vcores are not limited.
     pub fn new(
         job: JobDir,
         offer: &LocalResources,
+        oversubscribe: bool,
         master: String,
         secret: Arc<Secret>,
     ) -> io::Result<LocalBackend> {
@@ -97,7 +99,7 @@ impl LocalBackend {
         Ok(LocalBackend {
             gpus: Pool::new(offer.gpus.iter().map(|name| Device::counted(name)).collect()),
             shortage: None,
-            capacity: Capacity::new(offer),
+            capacity: Capacity::new(offer, oversubscribe),
             node: NodeName::from(hostname()),
             binary: std::env::current_exe()?,
             job,
@@ -166,8 +168,9 @@ impl LocalBackend {
         let mut command = std::process::Command::new(&self.binary);
         command.arg("agent").arg(&dir).current_dir(&dir);
         command.env(env::CONTAINER, container.as_str());
-        // On a machine with GPUs, hide them from tasks without any.
-        if !self.gpus.is_empty() {
+        // On a machine with GPUs, hide them from tasks without any, unless nothing is limited.
+        let sees_all = held.gpus.is_empty() && self.capacity.is_unlimited();
+        if !self.gpus.is_empty() && !sees_all {
             command.envs(gpus::variables(&held.gpus));
         }
         let log = std::fs::File::create(dir.join("agent.log"))?;
@@ -220,6 +223,9 @@ impl LocalBackend {
     /// Kills containers over their memory limit and grants GPUs that other jobs released.
     fn check(&mut self) {
         self.grant();
+        if self.capacity.is_unlimited() {
+            return;
+        }
         let limits = self.containers.iter().filter_map(|(container, held)| {
             Some((container.clone(), held.agent?, held.resources.memory_mib))
         });

@@ -47,7 +47,8 @@ pub(super) fn local_items(
     for file in &spec.files {
         if !file.source.contains("://") {
             let purpose = Purpose::File(file.name.clone());
-            items.push(StageItem::new(purpose, Path::new(&file.source), file.unpack)?);
+            let source = Source::of(Path::new(&file.source), &file.ignore)?;
+            items.push(StageItem::from_source(purpose, &file.source, source, file.unpack)?);
         }
     }
     for (at, path) in inputs.iter().enumerate() {
@@ -83,10 +84,19 @@ pub(super) fn local_items(
 
 impl StageItem {
     fn new(purpose: Purpose, path: &Path, unpack: bool) -> Result<StageItem, Report> {
-        let source = Source::of(path)?;
+        let source = Source::of(path, &[])?;
+        StageItem::from_source(purpose, &path.to_string_lossy(), source, unpack)
+    }
+
+    fn from_source(
+        purpose: Purpose,
+        path: &str,
+        source: Source,
+        unpack: bool,
+    ) -> Result<StageItem, Report> {
         let (extension, unpack) = match &source {
             Source::Directory(_) => ("tar", true),
-            Source::File { .. } if unpack => (archive_extension(&path.to_string_lossy())?, true),
+            Source::File { .. } if unpack => (archive_extension(path)?, true),
             Source::File { .. } => ("file", false),
         };
         Ok(StageItem { purpose, extension, unpack, source: Arc::new(source) })

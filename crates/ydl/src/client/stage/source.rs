@@ -34,15 +34,15 @@ pub(super) struct ContentHash {
 }
 
 impl Source {
-    /// Opens the source at that path.
-    pub(crate) fn of(path: &Path) -> Result<Source, Report> {
+    /// Opens the source at that path. Files that a pattern matches are left out of a directory.
+    pub(crate) fn of(path: &Path, ignore: &[String]) -> Result<Source, Report> {
         let read_error = |error: &io::Error| {
             let what = format!("cannot read `{}`: {}", path.display(), reason(error));
             Report::bad_input(what)
         };
         let metadata = fs::metadata(path).map_err(|error| read_error(&error))?;
         if metadata.is_dir() {
-            return Plan::of(path).map(Source::Directory);
+            return Plan::without(path, ignore).map(Source::Directory);
         }
         if !metadata.is_file() {
             let what = format!("`{}` is neither a file nor a directory", path.display());
@@ -55,7 +55,7 @@ impl Source {
 
     /// Opens a layer of an environment, whose hash is known.
     pub(crate) fn of_layer(layer: &Layer) -> Result<Source, Report> {
-        let mut source = Source::of(&layer.file)?;
+        let mut source = Source::of(&layer.file, &[])?;
         if let Source::File { hash, .. } = &mut source {
             *hash = Some(ContentHash { hash: layer.info.hash.clone(), bytes: layer.info.bytes });
         }

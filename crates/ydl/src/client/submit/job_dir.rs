@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
 };
-use ydl_core::JobSpec;
+use ydl_core::{JobSpec, spec::is_ignored};
 use ydl_os::{private, reason, report::Report};
 use ydl_proto::{
     files::{JobDir, JobTarget, LocalResources, SubmittedJob},
@@ -97,22 +97,38 @@ fn copy_files(dir: &JobDir, spec: &JobSpec, stop: &AtomicBool) -> Result<(), Rep
             return Err(Report::bad_input(what)
                 .hint("name the files that the job needs instead of the whole directory"));
         }
-        copy(source, &files.join(&file.name), 0, stop)
+        let copying = CopyRequest { root: source, ignore: &file.ignore, stop };
+        copy(&copying, source, &files.join(&file.name), 0)
             .map_err(|(path, error)| cannot("copy", &path, &error))?;
     }
     Ok(())
 }
 
+/// File or directory to copy.
+struct CopyRequest<'a> {
+    root: &'a Path,
+    /// Patterns of files that are left out.
+    ignore: &'a [String],
+    stop: &'a AtomicBool,
+}
+
+impl CopyRequest<'_> {
+    fn ignores(&self, path: &Path) -> bool {
+        let below = path.strip_prefix(self.root).unwrap_or(path);
+        !self.ignore.is_empty() && is_ignored(self.ignore, &below.to_string_lossy(), path.is_dir())
+    }
+}
+
 /// Copies a file or a whole directory. Links to files are followed, because their targets may change. Links to directories
 /// stay links, because they may form a cycle.
 fn copy(
+    request: &CopyRequest<'_>,
     source: &Path,
     to: &Path,
     depth: usize,
-    stop: &AtomicBool,
 ) -> Result<(), (PathBuf, io::Error)> {
     let at = |error: io::Error| (source.to_path_buf(), error);
-    if stop.load(Ordering::Relaxed) {
+    if request.stop.load(Ordering::Relaxed) {
         return Err(at(io::Error::other("interrupted")));
     }
     let metadata = fs::metadata(source).map_err(at)?;
@@ -124,6 +140,9 @@ fn copy(
         for entry in fs::read_dir(source).map_err(at)? {
             let entry = entry.map_err(at)?;
             let inner = entry.path();
+            if request.ignores(&inner) {
+                continue;
+            }
             if inner.is_symlink() && !inner.is_file() {
                 // A broken link is copied as it is.
                 let target = inner.canonicalize().or_else(|_| fs::read_link(&inner));
@@ -131,7 +150,7 @@ fn copy(
                 symlink(target, to.join(entry.file_name())).map_err(at)?;
                 continue;
             }
-            copy(&inner, &to.join(entry.file_name()), depth + 1, stop)?;
+            copy(request, &inner, &to.join(entry.file_name()), depth + 1)?;
         }
     } else if !metadata.is_file() {
         // Skip sockets and pipes: they have no data, and reading them could block forever.

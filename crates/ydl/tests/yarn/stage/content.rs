@@ -84,8 +84,12 @@ async fn files_in_hdfs_are_used_in_place() {
     let entry = hdfs.stat(&big, soon()).await.expect("a response").expect("a file");
     let spec = |source: &str| {
         let mut draft = ydl_core::spec::JobSpecBuilder::from(alice.spec(""));
-        draft.files =
-            vec![ydl_core::spec::File { name: "data".into(), source: source.into(), unpack: true }];
+        draft.files = vec![ydl_core::spec::File {
+            name: "data".into(),
+            source: source.into(),
+            unpack: true,
+            ..ydl_core::spec::File::default()
+        }];
         draft.build().expect("a job")
     };
     for source in [big.clone(), format!("hdfs://{staging}/big.tar.gz")] {
