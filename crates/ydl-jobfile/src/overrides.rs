@@ -113,7 +113,7 @@ pub struct Flags {
     pub gpus: Option<String>,
     /// `--env K=V`.
     pub env: Vec<String>,
-    /// `--file F`.
+    /// `--files F`.
     pub files: Vec<String>,
     /// `--output A=B`.
     pub outputs: Vec<String>,
@@ -134,7 +134,7 @@ impl Flags {
             ("--vcores", self.vcores.is_some()),
             ("--gpus", self.gpus.is_some()),
             ("--env", !self.env.is_empty()),
-            ("--file", !self.files.is_empty()),
+            ("--files", !self.files.is_empty()),
             ("--output", !self.outputs.is_empty()),
         ];
         given.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
@@ -217,7 +217,7 @@ impl Flags {
             let files = self
                 .files
                 .iter()
-                .map(|file| Node::text(Location::flag(format!("--file {file}")), file.clone()));
+                .map(|file| Node::text(Location::flag(format!("--files {file}")), file.clone()));
             put_at("files", Node { at: Location::Whole, value: Value::List(files.collect()) });
         }
         Source::of_flags(root, self.default_name(), diagnostics)

@@ -12,8 +12,8 @@ Examples:
   ydl submit --show job.yaml                   print the job with all defaults
   ydl submit --dry-run job.yaml                check whether the cluster can run it
   ydl submit --detach job.yaml                 print the job's id and return
-  ydl submit --instances 4 --memory 2GiB --file train.py -- python train.py
-  ydl submit --framework mxnet --workers 2 --servers 2 --file train.py -- python train.py
+  ydl submit --instances 4 --memory 2GiB --files train.py -- python train.py
+  ydl submit --framework mxnet --workers 2 --servers 2 --files train.py -- python train.py
 
 Ctrl-C stops the job and waits for its end; a second Ctrl-C returns immediately.")]
 pub(crate) struct SubmitArgs {
@@ -66,7 +66,12 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Without a job file")]
     pub env: Vec<String>,
     /// Copy a file or directory to every task's working directory
-    #[arg(long = "file", value_name = "PATH", help_heading = "Without a job file")]
+    #[arg(
+        long = "files",
+        visible_alias = "file",
+        value_name = "PATH",
+        help_heading = "Without a job file"
+    )]
     pub files: Vec<String>,
     /// Copy a path of a task's working directory to TO when it ends
     #[arg(long = "output", value_name = "FROM=TO", help_heading = "Without a job file")]

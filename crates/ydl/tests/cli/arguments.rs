@@ -207,7 +207,7 @@ fn flag_error_names_the_flag() {
             "A",
             "--env",
             "YDL_X=1",
-            "--file",
+            "--files",
             "gone.py",
             "--output",
             "a=hdfs:///b",
@@ -221,7 +221,7 @@ fn flag_error_names_the_flag() {
 
             hint: write `--env NAME=VALUE`
 
-            error: --file gone.py: `files`: `gone.py` does not exist
+            error: --files gone.py: `files`: `gone.py` does not exist
 
             hint: paths are relative to `HERE`
 
