@@ -1,4 +1,9 @@
-//! Diagnoses why a job ended without a result, from YARN's diagnostics of its master's containers.
+//! Diagnoses of failures: why a job ended without a result, from YARN's diagnostics of its master's containers, and what a
+//! program did not find.
+
+mod missing;
+
+pub use missing::missing_file_hint;
 
 use crate::backend::yarn::exec_failure_reason;
 

@@ -245,6 +245,13 @@ fn print_cause(job: &JobHandle, cause: &Cause) {
             job.dir.container(container).display()
         ),
         (Ending::UploadFailed { .. }, None) => "check `outputs`".to_owned(),
+        (Ending::Exited { .. }, _) => {
+            let (spec, from) = (&job.submitted.spec, &job.submitted.from);
+            let in_place = job.remote.is_none() && spec.local.directory.is_some();
+            let missing = diagnose_failure::missing_file_hint(tail, spec, from, in_place);
+            let logs = format!("see its output with `ydl logs {id} {task}`");
+            missing.map_or_else(|| logs.clone(), |missing| format!("{}; {logs}", clean(&missing)))
+        }
         _ => format!("see its output with `ydl logs {id} {task}`"),
     };
     terminal::message(format!("\nhint: {hint}\n"));
