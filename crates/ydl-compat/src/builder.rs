@@ -2,7 +2,7 @@
 
 use super::{
     archive,
-    caller::Cluster,
+    caller::{CallerEnv, Cluster},
     parser::{FlagValue, ParsedArgs},
     setup_script::SetupScript,
     text::file_name,
@@ -25,7 +25,9 @@ pub struct JobFileBuilder {
     name: String,
     diagnostics: Vec<Diagnostic>,
     /// Cluster type of the job, if given.
-    pub cluster: Option<Cluster>,
+    cluster: Option<Cluster>,
+    /// True if the job runs on this machine.
+    is_local: bool,
     /// Notes for the user.
     pub notes: Vec<String>,
     /// Script that prepares a task's directory.
@@ -42,10 +44,22 @@ impl JobFileBuilder {
             name: "job".to_owned(),
             diagnostics: Vec::new(),
             cluster: None,
+            is_local: false,
             notes: Vec::new(),
             setup: SetupScript::default(),
             has_unknown_files: false,
         }
+    }
+
+    /// Sets the given cluster type, or else the default one.
+    pub fn set_cluster(&mut self, given: Option<Cluster>, caller: &CallerEnv) {
+        self.cluster = given;
+        self.is_local = given.unwrap_or(caller.default_cluster) == Cluster::Local;
+    }
+
+    /// Returns the cluster type if it was given.
+    pub fn given_cluster(&self) -> Option<Cluster> {
+        self.cluster
     }
 
     /// Sets the value at these keys.
@@ -137,6 +151,16 @@ impl JobFileBuilder {
                 named
             }
         };
+        self.append(&["files"], item);
+    }
+
+    /// Adds a directory to the directory of every task, without files that a pattern matches.
+    pub fn directory(&mut self, name: &str, path: &str, ignore: Vec<Node>) {
+        let at = Location::Whole;
+        let mut item = Node::map(at.clone());
+        put(&mut item, &[name, "source"], Node::text(at.clone(), path), &at);
+        let ignore = Node { at: at.clone(), value: Value::List(ignore) };
+        put(&mut item, &[name, "ignore"], ignore, &at);
         self.append(&["files"], item);
     }
 
@@ -271,9 +295,9 @@ impl JobFileBuilder {
         Ok(source)
     }
 
-    /// Returns true if the job is known to run on this machine.
+    /// Returns true if the job runs on this machine.
     pub fn is_local(&self) -> bool {
-        self.cluster == Some(Cluster::Local)
+        self.is_local
     }
 }
 

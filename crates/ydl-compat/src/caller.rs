@@ -7,15 +7,17 @@ use std::{collections::BTreeMap, env, ffi::OsString};
 pub struct CallerEnv {
     /// Variables of the user's shell.
     pub variables: BTreeMap<String, String>,
+    /// Cluster type of a job that selects none.
+    pub default_cluster: Cluster,
 }
 
 impl CallerEnv {
     /// Reads the environment of this process.
-    pub fn current() -> CallerEnv {
+    pub fn current(default_cluster: Cluster) -> CallerEnv {
         let text = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        CallerEnv { variables: env::vars_os().filter_map(text).collect() }
+        CallerEnv { variables: env::vars_os().filter_map(text).collect(), default_cluster }
     }
 
     /// Returns a variable that is set and not empty.

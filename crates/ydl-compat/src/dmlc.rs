@@ -5,8 +5,6 @@ use super::{
     caller::{CallerEnv, Cluster},
     flags::{Flag, before_command, ignored, rejected, with_value},
     parser::{FlagValue, ParsedArgs},
-    program,
-    text::file_name,
 };
 use ydl_jobfile::{Location, Node};
 use ydl_os::report::Report;
@@ -77,7 +75,7 @@ pub(crate) const RESOURCE_FLAGS: &[Flag] = &[
 pub(crate) const SHIPPING_FLAGS: &[Flag] = &[
     with_value(&["--auto-file-cache"], "BOOL", "ship files named in the command (true)"),
     with_value(
-        &["--files"],
+        &["--files", "--file"],
         "FILE[#NAME]",
         "file or directory to ship with the job; may be repeated",
     ),
@@ -185,17 +183,15 @@ pub(crate) fn add_roles(builder: &mut JobFileBuilder, args: &ParsedArgs, sizes: 
             builder.put_flag(&["roles", role, "vcores"], args, vcores);
         }
     }
-    let cluster = match builder.cluster {
-        Some(Cluster::Yarn) => Some("yarn"),
-        Some(Cluster::Local) => Some("local"),
-        None => None,
+    let cluster = match builder.is_local() {
+        true => "local",
+        false => "yarn",
     };
-    if let Some(cluster) = cluster {
-        job_variable(builder, "DMLC_JOB_CLUSTER", cluster);
-    }
+    job_variable(builder, "DMLC_JOB_CLUSTER", cluster);
 }
 
-fn job_variable(builder: &mut JobFileBuilder, name: &str, value: &str) {
+/// Sets a variable of the job.
+pub fn job_variable(builder: &mut JobFileBuilder, name: &str, value: &str) {
     builder.variable(None, name, value, Location::Whole);
 }
 
@@ -207,6 +203,10 @@ pub(crate) fn forward_variables(builder: &mut JobFileBuilder, caller: &CallerEnv
             continue;
         }
         if SECRETS.iter().any(|word| name.contains(word)) {
+            if builder.is_local() {
+                // Programs inherit it.
+                continue;
+            }
             let note = format!(
                 "`{name}` is not passed on: viewers of a job see its variables; pass it with `--env {name}=…`"
             );
@@ -242,65 +242,6 @@ pub(crate) fn set_attempts(
     builder.put_default(&["node_exclusion", "failures"], 1);
     builder.put_default(&["node_exclusion", "timeout"], "30d");
     Ok(())
-}
-
-/// Returns the program's command. Ships the files that it names unless `flag` disables that. `python` is true if the first
-/// word may be a Python script.
-pub(crate) fn command(
-    builder: &mut JobFileBuilder,
-    args: &ParsedArgs,
-    flag: &str,
-    python: bool,
-) -> Result<Vec<String>, Report> {
-    if args.command.is_empty() {
-        return Err(args
-            .error("the command to run is missing")
-            .hint(format!("write `{} … python train.py`", args.name)));
-    }
-    let arg = args.last(flag);
-    let ship = match arg.map(|arg| arg.value.to_lowercase()).as_deref() {
-        None | Some("1" | "true" | "yes" | "on") => true,
-        Some("0" | "false" | "no" | "off") => false,
-        Some(_) => {
-            let written = arg.map_or(flag, |arg| arg.written.as_str());
-            let what = format!("{written}: expected `true` or `false`");
-            return Err(Report::bad_input(what));
-        }
-    };
-    let words = program::normalized(args)?;
-    if !ship {
-        return Ok(words);
-    }
-    if let Some(program) = program::program_file(&words, python)
-        && !program::available_in_task(builder, args, program)
-    {
-        let what = format!("program `{program}` not found on this machine");
-        let hint = "name a file on this machine, which is shipped, or the absolute path of a program on the nodes";
-        return Err(args.error(what).hint(hint));
-    }
-    Ok(program::ship_files(builder, &words))
-}
-
-/// Ships files, archives and a C++ library.
-pub(crate) fn ship(builder: &mut JobFileBuilder, args: &ParsedArgs) {
-    for arg in args.all("--files") {
-        program::add_files(builder, &arg.value, &arg.location());
-    }
-    let mut names = Vec::new();
-    for arg in args.all("--archives") {
-        names.push(file_name(&arg.value).to_owned());
-        if let Err(what) = builder.archive(&arg.value, arg.location()) {
-            builder.error(arg, what, "unpack it, and name the files with `--files`");
-        }
-    }
-    if !names.is_empty() {
-        job_variable(builder, "DMLC_JOB_ARCHIVES", &names.join(":"));
-    }
-    if let Some(arg) = args.last("--ship-libcxx") {
-        let path = format!("{}/libstdc++.so.6", arg.value.trim_end_matches('/'));
-        builder.file(&path, None, arg.location());
-        builder.add_step("export LD_LIBRARY_PATH=.:$LD_LIBRARY_PATH".to_owned());
-    }
 }
 
 /// Sets the staging directory: a directory of the user below the named one, which may be shared.

@@ -7,6 +7,7 @@ use super::{
     flags::{Flag, before_command, with_value},
     libhdfs,
     parser::{ParsedArgs, Style},
+    shipping,
 };
 use ydl_os::report::Report;
 
@@ -41,11 +42,11 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
         false => "--mode",
     };
     let cluster = dmlc::cluster(args, caller, flag)?;
-    builder.cluster = Some(cluster.ok_or_else(|| {
-        let hint =
-            "add `--cluster yarn`, or `--cluster local` for this machine, or set `DMLC_SUBMIT_CLUSTER`";
-        args.error("the cluster type is missing").hint(hint)
-    })?);
+    if cluster.is_none() {
+        let hint = "add `--cluster yarn`, or `--cluster local` for this machine, or set `DMLC_SUBMIT_CLUSTER`";
+        return Err(args.error("the cluster type is missing").hint(hint));
+    }
+    builder.set_cluster(cluster, caller);
     let workers = dmlc::workers(args, "--num-workers")?;
     builder.set_name(args.last("--jobname"), &args.command);
     let sizes = dmlc::RoleSizes {
@@ -54,7 +55,7 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
         flags: dmlc::ROLE_FLAGS,
     };
     dmlc::add_roles(&mut builder, args, &sizes);
-    dmlc::ship(&mut builder, args);
+    shipping::ship(&mut builder, args);
     libhdfs::set_up(&mut builder, args, caller, "");
     dmlc::forward_variables(&mut builder, caller);
     for arg in args.all("--env") {
@@ -63,7 +64,7 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
     dmlc::set_attempts(&mut builder, args, caller)?;
     builder.put_flag(&["queue"], args, "--queue");
     dmlc::set_staging(&mut builder, args, caller, "--hdfs-tempdir");
-    let words = dmlc::command(&mut builder, args, "--auto-file-cache", false)?;
+    let words = shipping::command(&mut builder, args, caller, "--auto-file-cache", false)?;
     builder.set_command("worker", &args.name, &words);
     Ok(builder)
 }

@@ -7,6 +7,7 @@ use super::{
     flags::{Flag, before_command, ignored, with_value},
     libhdfs,
     parser::{ParsedArgs, Style},
+    shipping,
 };
 use ydl_jobfile::Node;
 use ydl_os::report::Report;
@@ -26,7 +27,7 @@ const FLAGS: &[Flag] = &[
     with_value(&["-q", "--queue"], "NAME", "YARN queue"),
     with_value(&["-ac", "--auto_file_cache"], "0|1", "ship files named in the command (1)"),
     with_value(
-        &["--files", "-f"],
+        &["--files", "--file", "-f"],
         "FILE[#NAME]",
         "files to ship with the job, separated by `#`; may be repeated",
     ),
@@ -59,7 +60,7 @@ const FLAGS: &[Flag] = &[
 
 fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder, Report> {
     let mut builder = JobFileBuilder::empty();
-    builder.cluster = Some(Cluster::Yarn);
+    builder.set_cluster(Some(Cluster::Yarn), caller);
     builder.set_name(args.last("--jobname"), &args.command);
     let sizes = dmlc::RoleSizes {
         workers: dmlc::workers(args, "-n")?,
@@ -77,7 +78,7 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
             }
         }
     }
-    dmlc::ship(&mut builder, args);
+    shipping::ship(&mut builder, args);
     libhdfs::set_up(&mut builder, args, caller, "--libhdfs-opts");
     dmlc::forward_variables(&mut builder, caller);
     for arg in args.all("--env") {
@@ -86,7 +87,7 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
     dmlc::set_attempts(&mut builder, args, caller)?;
     builder.put_flag(&["queue"], args, "-q");
     dmlc::set_staging(&mut builder, args, caller, "--tempdir");
-    let words = dmlc::command(&mut builder, args, "-ac", false)?;
+    let words = shipping::command(&mut builder, args, caller, "-ac", false)?;
     builder.set_command("worker", &args.name, &words);
     Ok(builder)
 }

@@ -7,6 +7,7 @@ use super::{
     flags::{Flag, switch, with_value},
     libhdfs,
     parser::{ParsedArgs, Style},
+    shipping,
 };
 use ydl_jobfile::Location;
 use ydl_os::report::Report;
@@ -42,13 +43,13 @@ const FLAGS: &[Flag] = &[
 
 fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder, Report> {
     let mut builder = JobFileBuilder::empty();
-    builder.cluster = dmlc::cluster(args, caller, "--launcher")?;
+    builder.set_cluster(dmlc::cluster(args, caller, "--launcher")?, caller);
     builder.set_name(args.last("--jobname"), &args.command);
     let workers = dmlc::workers(args, "-n")?;
     let servers = args.count("-s")?.or(args.count("-n")?);
     let sizes = dmlc::RoleSizes { workers, servers: servers.unwrap_or(1), flags: dmlc::ROLE_FLAGS };
     dmlc::add_roles(&mut builder, args, &sizes);
-    dmlc::ship(&mut builder, args);
+    shipping::ship(&mut builder, args);
     libhdfs::set_up(&mut builder, args, caller, "");
     dmlc::forward_variables(&mut builder, caller);
     if args.has("--p3") {
@@ -77,7 +78,7 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
     dmlc::set_attempts(&mut builder, args, caller)?;
     builder.put_flag(&["queue"], args, "--queue");
     dmlc::set_staging(&mut builder, args, caller, "--hdfs-tempdir");
-    let words = dmlc::command(&mut builder, args, "--auto-file-cache", false)?;
+    let words = shipping::command(&mut builder, args, caller, "--auto-file-cache", false)?;
     builder.set_command("worker", &args.name, &words);
     Ok(builder)
 }

@@ -161,8 +161,14 @@ impl Parser {
     /// Finds an unabbreviated flag of this command. Common flags are not searched: after the command they are the program's.
     fn find_own(&self, word: &str) -> Option<FlagMatch> {
         let (name, value) = split_value(word);
+        // An abbreviation, such as `--file` of `--files`, is the program's.
+        let is_abbreviation =
+            |flag: &Flag| flag.names.iter().any(|full| *full != name && full.starts_with(name));
         let matches = |flag: &&Flag| {
-            !flag.only_before_command && flag.names.contains(&name) && name.len() > 2
+            !flag.only_before_command
+                && flag.names.contains(&name)
+                && name.len() > 2
+                && !is_abbreviation(flag)
         };
         let flag = self.own_flags().find(matches)?;
         Some((flag, value.map(str::to_owned)))

@@ -5,7 +5,10 @@ use super::{
     parser::ParsedArgs,
     text::{file_name, shell_quoted},
 };
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 use ydl_jobfile::{Location, split_words};
 use ydl_os::report::Report;
 
@@ -44,7 +47,7 @@ pub(crate) fn normalized(args: &ParsedArgs) -> Result<Vec<String>, Report> {
     Ok(words)
 }
 
-fn is_assignment(word: &str) -> bool {
+pub fn is_assignment(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name);
     let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.is_some_and(|name| !name.is_empty() && name.chars().all(in_name))
@@ -69,6 +72,24 @@ pub(crate) fn program_file(words: &[String], python: bool) -> Option<&str> {
     }
     let is_path = first.contains('/') || (python && first.ends_with(".py"));
     is_path.then_some(first)
+}
+
+/// Returns the script of a command, and the directory in which it looks for modules. `python` is true if the first word may be
+/// a Python script.
+pub(crate) fn script(words: &[String], python: bool) -> Option<(String, PathBuf)> {
+    if let Some(program) = program_file(words, python) {
+        let path = Path::new(program);
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let is_script = program.ends_with(".py") && path.is_file();
+        return is_script.then(|| (program.to_owned(), dir.unwrap_or(Path::new(".")).to_owned()));
+    }
+    // `python -m package.module` looks for it in the current directory.
+    let flag = words.iter().position(|word| word == "-m")?;
+    let is_python = words[..flag].iter().any(|word| unversioned(word) == "python");
+    let module = words.get(flag + 1).filter(|_| is_python)?;
+    let top = module.split('.').next()?;
+    let exists = Path::new(top).is_dir() || Path::new(&format!("{top}.py")).is_file();
+    exists.then(|| (format!("python -m {module}"), PathBuf::from(".")))
 }
 
 /// Returns true if a program may exist in the task: on this machine, at an absolute path of nodes, among shipped files, or in
@@ -97,16 +118,7 @@ pub(crate) fn ship_files(builder: &mut JobFileBuilder, words: &[String]) -> Vec<
             rewritten.push(word.clone());
             continue;
         };
-        if metadata.is_dir() {
-            if !matches!(file_name(word), "." | "..") {
-                let note = format!(
-                    "the directory `{word}` is not shipped; add `--files {}` to ship it",
-                    shell_quoted(word)
-                );
-                builder.notes.push(note);
-            }
-            rewritten.push(word.clone());
-        } else if is_interpreter(word) {
+        if metadata.is_dir() || is_interpreter(word) {
             rewritten.push(word.clone());
         } else {
             builder.file(word, None, Location::Whole);
@@ -116,24 +128,43 @@ pub(crate) fn ship_files(builder: &mut JobFileBuilder, words: &[String]) -> Vec<
     rewritten
 }
 
-fn is_interpreter(word: &str) -> bool {
+/// Adds notes about directories in the command that are not shipped.
+pub fn note_directories(builder: &mut JobFileBuilder, words: &[String]) {
+    for word in words.iter().filter(|word| Path::new(word).is_dir()) {
+        let name = file_name(word);
+        if !matches!(name, "." | "..") && !builder.has_file(name) {
+            builder.notes.push(format!(
+                "the directory `{word}` is not shipped; add `--files {}` to ship it",
+                shell_quoted(word)
+            ));
+        }
+    }
+}
+
+/// Returns true for the absolute path of an interpreter, which is one of the nodes.
+pub fn is_interpreter(word: &str) -> bool {
     Path::new(word).is_absolute() && INTERPRETERS.contains(&unversioned(word))
 }
 
 /// Returns the name of a program without its version.
-fn unversioned(word: &str) -> &str {
+pub fn unversioned(word: &str) -> &str {
     file_name(word).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
 }
 
 /// Adds files given as `path`, `path#name`, or several paths separated by `#`.
 pub(crate) fn add_files(builder: &mut JobFileBuilder, value: &str, at: &Location) {
+    for (path, name) in named_files(value) {
+        builder.file(path, name, at.clone());
+    }
+}
+
+/// Parses files with their names in a task, if given.
+pub(crate) fn named_files(value: &str) -> Vec<(&str, Option<&str>)> {
     let exists = |path: &str| path.contains("://") || Path::new(path).exists();
     let parts: Vec<_> = value.split('#').collect();
     match parts[..] {
-        _ if exists(value) => builder.file(value, None, at.clone()),
-        [path, name] if exists(path) && !exists(name) => {
-            builder.file(path, Some(name), at.clone());
-        }
-        _ => parts.iter().for_each(|path| builder.file(path, None, at.clone())),
+        _ if exists(value) => vec![(value, None)],
+        [path, name] if exists(path) && !exists(name) => vec![(path, Some(name))],
+        _ => parts.iter().map(|path| (*path, None)).collect(),
     }
 }

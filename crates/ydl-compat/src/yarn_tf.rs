@@ -9,7 +9,7 @@ use super::{
     dmlc,
     flags::{Flag, ignored, ignored_switch, list, rejected, with_value},
     parser::{FlagValue, ParsedArgs, Style},
-    program,
+    program, python,
     text::file_name,
 };
 use ydl_jobfile::Node;
@@ -75,10 +75,11 @@ const IGNORED: &[Flag] = &[
 
 fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder, Report> {
     let mut builder = JobFileBuilder::empty();
-    builder.cluster = match args.last("--cluster") {
+    let cluster = match args.last("--cluster") {
         Some(_) => dmlc::cluster(args, caller, "--cluster")?,
         None => Some(Cluster::Yarn),
     };
+    builder.set_cluster(cluster, caller);
     let words = shell::words(&mut builder, args)?;
     let script = args.last("--shell_command");
     let script = script.or(args.last("--shell_script"));
@@ -125,6 +126,7 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
             program::add_files(&mut builder, path, &arg.location());
         }
     }
+    let words = python::ship_environment(&mut builder, args, caller, words);
     let mounts = mounts::mounts(&mut builder, args);
     let several = workers(args) != Some(1);
     mounts::outputs(&mut builder, args, &mounts, several);

@@ -7,6 +7,7 @@ use super::{
     flags::{Flag, ignored, switch, with_value},
     libhdfs,
     parser::{FlagValue, ParsedArgs, Style},
+    shipping,
     text::file_name,
 };
 use ydl_jobfile::{Location, Node};
@@ -65,7 +66,7 @@ const MODES: [&str; 5] = ["local", "yarn", "ssh", "mpi", "sge"];
 
 fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder, Report> {
     let mut builder = JobFileBuilder::empty();
-    builder.cluster = dmlc::cluster(args, caller, "--launcher")?;
+    let mut cluster = dmlc::cluster(args, caller, "--launcher")?;
     let mode = args.command.first().filter(|word| MODES.contains(&word.as_str()));
     let default = FlagValue {
         name: "--n",
@@ -75,7 +76,7 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
     let mut workers = args.last("--n").cloned();
     if let Some(mode) = mode.cloned() {
         args.command.remove(0);
-        builder.cluster = Some(match mode.as_str() {
+        cluster = Some(match mode.as_str() {
             "local" => Cluster::Local,
             "yarn" => Cluster::Yarn,
             other => {
@@ -90,6 +91,7 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
         Some(arg) => arg,
         None => dmlc::workers(args, "--n")?.clone(),
     };
+    builder.set_cluster(cluster, caller);
     builder.set_name(args.last("--jobname"), &args.command);
     let serves = args.has("--serve");
     let servers = match args.count("--s")? {
@@ -113,8 +115,8 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
         builder.append(&["roles", "worker", "ports"], Node::plain(Location::Whole, "http"));
     }
     builder.put_flag(&["roles", "worker", "gpus"], args, "--gpus");
-    set_up(&mut builder, args, caller)?;
-    dmlc::ship(&mut builder, args);
+    set_up(&mut builder, args)?;
+    shipping::ship(&mut builder, args);
     libhdfs::set_up(&mut builder, args, caller, "");
     dmlc::forward_variables(&mut builder, caller);
     for arg in args.all("--env") {
@@ -125,7 +127,7 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
     builder.put_flag(&["queue"], args, "--queue");
     dmlc::set_staging(&mut builder, args, caller, "--hdfs-tempdir");
     let python = !is_native(args);
-    let mut words = dmlc::command(&mut builder, args, "--auto-file-cache", python)?;
+    let mut words = shipping::command(&mut builder, args, caller, "--auto-file-cache", python)?;
     let is_script = words.first().is_some_and(|word| word.ends_with(".py"));
     if is_script && python {
         words.insert(0, "python".to_owned());
@@ -136,6 +138,12 @@ fn translate(args: &mut ParsedArgs, caller: &CallerEnv) -> Result<JobFileBuilder
 
 /// Adds the results of workers. Several directories of a worker get separate destinations.
 fn results(builder: &mut JobFileBuilder, args: &ParsedArgs, several: bool) {
+    if builder.is_local() {
+        let note =
+            "`--results` has no effect: on this machine tasks write to the current directory";
+        builder.notes.extend(args.has("--results").then(|| note.to_owned()));
+        return;
+    }
     let directories = args.all("--results");
     let directories = directories.filter(|arg| arg.value.ends_with('/')).count();
     for arg in args.all("--results") {
@@ -152,13 +160,8 @@ fn is_native(args: &ParsedArgs) -> bool {
     args.last("--native").is_some_and(|arg| arg.value != "python")
 }
 
-/// Sets the environment of tasks: an image, the software of labelled nodes, no Python environment, or the user's active
-/// environment, which is shipped.
-fn set_up(
-    builder: &mut JobFileBuilder,
-    args: &ParsedArgs,
-    caller: &CallerEnv,
-) -> Result<(), Report> {
+/// Sets the nodes and the image of tasks.
+fn set_up(builder: &mut JobFileBuilder, args: &ParsedArgs) -> Result<(), Report> {
     if let Some(arg) = args.last("--native") {
         let known = ["python", "scala", "java", "cpp"];
         if !known.contains(&arg.value.as_str()) {
@@ -172,19 +175,6 @@ fn set_up(
         let note = "`--label` has no effect: this machine has no labels";
         builder.notes.push(note.to_owned());
     }
-    if let Some(arg) = args.last("--docker") {
-        builder.put_arg(&["environment", "docker"], arg);
-        return Ok(());
-    }
-    if args.has("--environment") || args.has("--label") || is_native(args) {
-        return Ok(());
-    }
-    match caller.variable("VIRTUAL_ENV") {
-        Some(active) => builder.put_default(&["environment"], active),
-        None => builder.notes.push(
-            "no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one"
-                .to_owned(),
-        ),
-    }
+    builder.put_flag(&["environment", "docker"], args, "--docker");
     Ok(())
 }

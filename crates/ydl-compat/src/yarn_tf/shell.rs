@@ -44,7 +44,11 @@ pub(crate) const FLAGS: &[Flag] = &[
         "MS",
         "forget failures after this time",
     ),
-    with_value(&["--localize_files"], "FILE,…", "files to ship with the job"),
+    with_value(
+        &["--localize_files", "--files", "--file"],
+        "FILE,…",
+        "files to ship with the job; may be repeated",
+    ),
     with_value(&["--application_tags"], "TAG,…", "tags of the YARN application"),
     with_value(&["--view_acls"], "ACL", "users and groups that may view the job"),
     with_value(&["--modify_acls"], "ACL", "users and groups that may modify the job"),

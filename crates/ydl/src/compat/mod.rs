@@ -5,13 +5,14 @@ mod tracker;
 
 use crate::{
     cli::{self, ColorChoice, GlobalArgs},
+    client::cluster::configuration,
     commands::submit,
     terminal,
 };
 use clap::CommandFactory;
 use std::{env, ffi::OsString, path::Path, process::ExitCode};
 use ydl_compat::{
-    CallerEnv, CommandAction, CompatCommand, JobFileBuilder,
+    CallerEnv, Cluster, CommandAction, CompatCommand, JobFileBuilder,
     flags::{self, COMMON_FLAGS},
     parser::{self, ParsedArgs},
     text,
@@ -103,9 +104,17 @@ fn parse_and_run(
     match command.action {
         CommandAction::Run(run) => run(&args),
         CommandAction::Translate(translate) => {
-            let builder = translate(&mut args, &CallerEnv::current())?;
+            let builder = translate(&mut args, &CallerEnv::current(default_cluster()))?;
             submit_job(builder, &args, &line)
         }
+    }
+}
+
+/// Returns the cluster type of jobs that select none, as `ydl submit` does. An invalid configuration is reported at submit.
+fn default_cluster() -> Cluster {
+    match configuration() {
+        Ok(None) => Cluster::Local,
+        Ok(Some(_)) | Err(_) => Cluster::Yarn,
     }
 }
 
@@ -113,7 +122,7 @@ fn parse_and_run(
 fn submit_job(mut builder: JobFileBuilder, args: &ParsedArgs, line: &str) -> Result<Exit, Report> {
     builder.set_environment(args);
     builder.notes.splice(0..0, args.notes.iter().cloned());
-    let cluster = builder.cluster.map(cli::Cluster::from);
+    let cluster = builder.given_cluster().map(cli::Cluster::from);
     let shown = args.has("--show");
     // Errors are reported before a cluster is contacted, if the cluster type is known.
     if shown || cluster.is_some() {

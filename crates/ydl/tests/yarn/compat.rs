@@ -92,6 +92,29 @@ fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
 }
 
 #[test]
+fn modules_beside_a_script_are_shipped_and_a_missing_one_is_named() {
+    let cluster = &*common_cluster();
+    let workspace = Workspace::new(cluster);
+    fs::create_dir_all(workspace.path().join("app/common")).expect("a directory");
+    workspace.write("app/train.py", "from common import fit\nprint('learned', fit.NAME)\n");
+    workspace.write("app/common/fit.py", "NAME = 'digits'\n");
+    workspace.write("app/common/old.ckpt", "");
+    workspace.write("app/.ydlignore", "*.ckpt\n");
+    let args = ["dmlc-yarn", "-n", "2", "python3", "app/train.py"];
+    let found = ran(&workspace, &args);
+    let note = "note: modules beside `app/train.py` are shipped: `common/` (1 file, ";
+    assert!(found.stderr.contains(note), "{found:#?}");
+    assert_eq!(found.stdout.matches(" | learned digits").count(), 2, "{found:#?}");
+    digits::wait_cleaned_up(workspace.cluster, &digits::job_id(&found));
+    workspace.write("app/.ydlignore", "common\n");
+    let missing = workspace.run(&[&args[..2], &["1", "--max-attempts", "1"], &args[3..]].concat());
+    assert_eq!(missing.code, 1, "{missing:#?}");
+    let hint = "/app/common` was not shipped with the job: add it to `files` of the job file, or add `--files ";
+    assert!(missing.stderr.contains(hint), "{missing:#?}");
+    digits::wait_cleaned_up(workspace.cluster, &digits::job_id(&missing));
+}
+
+#[test]
 fn ydl_mx_trains_with_one_server_per_worker_and_downloads_results_and_logs() {
     let cluster = &*common_cluster();
     let workspace = example_workspace(cluster, "mxnet-digits", &["train.py"]);

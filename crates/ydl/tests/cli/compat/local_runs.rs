@@ -25,15 +25,7 @@ fn archives_are_unpacked_and_mounts_linked_in_the_task_directory() {
         assert!(made.unwrap().status.success(), "{program} {args:?}");
     };
     made("tar", &["-czf", "code.tar.gz", "inside.py"]);
-    made("python3", &["-m", "zipfile", "-c", "more.zip", "train.py"]);
     fs::remove_file(workspace.path().join("inside.py")).unwrap();
-    fs::rename(workspace.path().join("train.py"), workspace.path().join("other.py")).unwrap();
-    let text = run_successfully(
-        &workspace,
-        "dmlc-submit --cluster local --num-workers 1 --archives code.tar.gz --archives more.zip python3 inside.py",
-    );
-    let listed = "['code.tar.gz', 'inside.py', 'more.zip', 'train.py']";
-    assert!(text.contains(listed), "{text}");
     let disk = workspace.path().join("disk");
     let text = run_successfully(
         &workspace,
@@ -208,14 +200,105 @@ fn results_of_several_workers_go_to_separate_directories() {
     fs::write(workspace.path().join("make.py"), script).unwrap();
     let output = run_successfully(
         &workspace,
-        "ydl-mx --cluster local --native cpp --serve --n 2 --results model/ --results logs/ --env DMLC_TASK_ID=x \
-         python3 make.py",
+        "yarn-tf --cluster local --num_containers 2 --output model/:out/model,logs/:out/logs --localize_files make.py \
+         --shell_env DMLC_TASK_ID=x --shell_command python3 --shell_args make.py",
     );
     assert!(output.contains("note: `model/` of each worker goes to"), "{output}");
-    let results = workspace.path().join("results");
-    let job = fs::read_dir(results).unwrap().next().unwrap().unwrap();
     for name in ["model/worker-0", "model/worker-1", "logs/worker-0", "logs/worker-1"] {
-        let own = job.path().join(name).join("own");
+        let own = workspace.path().join("out").join(name).join("own");
         assert!(own.is_file(), "{}", own.display());
     }
+}
+
+/// Script in a directory with a package and data above it, as the examples of MXNet and XGBoost.
+const SCRIPT: &str = "import os\nfrom common import fit\n\
+    me = os.environ['DMLC_TASK_ID']\n\
+    print('read', open('../demo/data/train.csv').read(), fit.name, os.environ.get('OMP_NUM_THREADS'))\n\
+    open('mnist-' + me, 'w').close()\n";
+
+#[test]
+fn local_tasks_run_in_the_launch_directory() {
+    let workspace = CompatWorkspace::new();
+    workspace.file("demo/data/train.csv").file("app/common/__init__.py").file("other/x.txt");
+    let app = workspace.path().join("app");
+    fs::write(workspace.path().join("demo/data/train.csv"), "1,2").unwrap();
+    fs::write(app.join("common/fit.py"), "name = 'fitted'\n").unwrap();
+    fs::write(app.join("digits.py"), SCRIPT).unwrap();
+    // One file that the program would find on a cluster, and one that it finds here, too.
+    for line in [
+        "dmlc-submit --cluster local --num-workers 2 --files ../other/x.txt --files common python3 digits.py",
+        "launch.py -n 2 -s 0 python3 digits.py",
+        "ydl-mx --n 2 --s 0 --native cpp local python3 digits.py",
+    ] {
+        let mut shown: Vec<_> = line.split_whitespace().collect();
+        shown.insert(1, "--show");
+        let run = |args: &[&str]| {
+            let output = render(&workspace.command(args).current_dir(&app).output().unwrap());
+            assert!(output.ends_with("exit 0\n"), "{line}: {output}");
+            output
+        };
+        let output = run(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.matches(" | read 1,2 fitted None\n").count(), 2, "{line}: {output}");
+        let note = "note: `--files x.txt` has no effect: on this machine tasks run in the current directory\n";
+        assert_eq!(output.matches("note: `--files").count(), output.matches(note).count());
+        assert_eq!(output.contains(note), line.contains("--files"), "{output}");
+        // The shown job file does the same.
+        let mut results = ["mnist-0", "mnist-1"].map(|name| app.join(name)).into_iter();
+        results.clone().for_each(|path| fs::remove_file(path).unwrap());
+        let job = workspace.command(&shown).current_dir(&app).output().unwrap();
+        fs::write(app.join("job.yaml"), job.stdout).unwrap();
+        run(&["submit", "--cluster", "local", "job.yaml"]);
+        assert!(results.all(|path| fs::remove_file(path).is_ok()), "{line}");
+    }
+}
+
+#[test]
+fn more_local_tasks_run_than_the_machine_has_room_for() {
+    let workspace = CompatWorkspace::new();
+    let args = "dmlc-submit --cluster local --num-workers 3 --worker-memory 99000g --worker-cores 99000 python3 train.py";
+    let output = run_successfully(&workspace, args);
+    let warning = "warning: a task of role `worker` needs 99000 GiB of memory, but only ";
+    assert!(output.contains(warning), "{output}");
+    assert!(output.contains(" is available; all tasks are started anyway\n"), "{output}");
+    assert_eq!(output.matches(" | trained\n").count(), 3, "{output}");
+}
+
+#[test]
+fn outputs_of_tasks_in_a_given_directory_are_relative_to_it() {
+    let workspace = CompatWorkspace::new();
+    fs::create_dir(workspace.path().join("here")).unwrap();
+    let job = "local: {directory: here}\noutputs: {model: copied}\nfiles: [train.py]\n\
+        roles: {worker: {shell: \"python3 -m train > model\"}}\n";
+    fs::write(workspace.path().join("job.yaml"), job).unwrap();
+    run_successfully(&workspace, "submit --cluster local job.yaml");
+    for name in ["here/model", "copied"] {
+        let text = fs::read_to_string(workspace.path().join(name)).unwrap();
+        assert_eq!(text, "trained\n", "{name}");
+    }
+    fs::write(workspace.path().join("job.yaml"), job.replace("here", "gone")).unwrap();
+    let output = workspace.output_of(&["submit", "--cluster", "local", "job.yaml"]);
+    assert!(output.contains("`local.directory`: `gone` cannot be used: no such file"), "{output}");
+}
+
+#[test]
+fn a_failed_import_names_the_flag_that_ships_the_module() {
+    let workspace = CompatWorkspace::new();
+    workspace.file("model.py");
+    fs::write(workspace.path().join("train.py"), "import sys\n__import__(sys.argv[1])\n").unwrap();
+    let hint = |args: &[&str]| {
+        let output = workspace.output_of(args);
+        let hints = output.lines().find_map(|line| line.strip_prefix("hint: "));
+        hints.unwrap_or_else(|| panic!("no hint in {output}")).to_owned()
+    };
+    let submit = ["submit", "--cluster", "local", "--files", "train.py", "--", "python3"];
+    let shipped = hint(&[&submit[..], &["train.py", "model"]].concat());
+    assert!(shipped.contains("or add `--files model.py` to the command line"), "{shipped}");
+    let unknown = hint(&[&submit[..], &["train.py", "no_such_module"]].concat());
+    assert!(unknown.contains("module `no_such_module` is neither among"), "{unknown}");
+    assert!(unknown.contains("`--environment ./venv`"), "{unknown}");
+    let script = hint(&[&submit[..], &["other.py"]].concat());
+    assert!(script.contains("other.py` is not among the shipped files"), "{script}");
+    let compat = "dmlc-submit --cluster local --num-workers 1 python3 train.py no_such_module";
+    let local = hint(&compat.split_whitespace().collect::<Vec<_>>());
+    assert!(local.contains("`--environment ./venv`") && !local.contains("--files"), "{local}");
 }

@@ -228,6 +228,7 @@ fn errors_name_the_compat_command_and_its_flag() {
     check(
         "dmlc-submit --cluster yarn --num-workers 1 python train.py",
         expect![[r#"
+            note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
             error: dmlc-submit: no Hadoop configuration found
 
             hint: set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`
@@ -260,7 +261,7 @@ fn a_missing_program_is_rejected_before_submission() {
         hint: name a file on this machine, which is shipped, or the absolute path of a program on the nodes
         exit 2
     "#]]
-    .assert_eq(&run_args("ydl-mx --n 2 --jobname X nofile.py"));
+    .assert_eq(&run_args("ydl-mx --n 2 --launcher yarn nofile.py"));
     for line in [
         "ydl-mx local nofile.py --n 3",
         "dmlc-submit --cluster local --num-workers 1 python -u nofile.py",
@@ -275,9 +276,10 @@ fn a_missing_program_is_rejected_before_submission() {
     // Programs that may exist on the nodes are not checked.
     for line in [
         "ydl-mx --show --n 2 --launcher local /opt/nofile.py",
-        "ydl-mx --show --n 2 --launcher local --archives code.tar nofile.py",
-        "ydl-mx --show --n 2 --launcher local --files lib lib/inner.py",
-        "ydl-mx --show --n 2 --launcher local --files lib/inner.py#nofile.py nofile.py",
+        "ydl-mx --show --n 2 --launcher yarn --archives code.tar nofile.py",
+        "ydl-mx --show --n 2 --launcher local lib/inner.py",
+        "ydl-mx --show --n 2 --launcher yarn --files lib lib/inner.py",
+        "ydl-mx --show --n 2 --launcher yarn --files lib/inner.py#nofile.py nofile.py",
         "dmlc-submit --show --cluster local --num-workers 1 --auto-file-cache 0 python nofile.py",
         "dmlc-submit --show --cluster local --num-workers 1 python -m nofile",
         "dmlc-submit --show --cluster local --num-workers 1 java Main",
@@ -322,11 +324,13 @@ fn flags_without_effect_and_missing_mounts_are_reported() {
     let workspace = CompatWorkspace::new();
     let output = run_successfully(
         &workspace,
-        "ydl-mx --show --launcher local --n 2 --serve --s 1 --label x train.py",
+        "ydl-mx --show --launcher local --n 2 --serve --s 1 --label x --results m/ --archives a.tar train.py",
     );
     for note in [
         "# note: `--s` has no effect: serving tasks have no parameter servers\n",
         "# note: `--label` has no effect: this machine has no labels\n",
+        "# note: `--results` has no effect: on this machine tasks write to the current directory\n",
+        "# note: `--archives a.tar` has no effect: on this machine tasks run in the current directory\n",
     ] {
         assert!(output.contains(note), "{output}");
     }

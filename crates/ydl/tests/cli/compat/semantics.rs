@@ -33,9 +33,8 @@ fn flags_unknown_to_the_older_system_are_passed_to_the_program() {
             # dmlc-submit --mode local --num-workers 1 python train.py --mode train --max-attempts 5
             name: train
             framework: xgboost
-            files: [train.py]
             roles:
-              worker: {instances: 1, run: [python, ./train.py, "--mode", train, "--max-attempts", 5]}
+              worker: {instances: 1, run: [python, train.py, "--mode", train, "--max-attempts", 5]}
             restart: {limit: 0}
             env:
               DMLC_WORKER_MEMORY_MB: 1024
@@ -43,6 +42,7 @@ fn flags_unknown_to_the_older_system_are_passed_to_the_program() {
               DMLC_SERVER_MEMORY_MB: 1024
               DMLC_SERVER_CORES: 1
               DMLC_JOB_CLUSTER: local
+            local: {directory: ., oversubscribe: true}
             exit 0
         "##]],
     );
@@ -62,6 +62,75 @@ fn size_flags_take_precedence_over_environment_variables() {
     let output = workspace.command(&args).env("DMLC_MAX_ATTEMPT", "few").output();
     let text = render(&output.unwrap());
     assert!(text.contains("`DMLC_MAX_ATTEMPT` is `few`, which is not a number"), "{text}");
+    let output = workspace.command(&args).env("AWS_SECRET_ACCESS_KEY", "hidden").output();
+    let text = render(&output.unwrap());
+    assert!(text.contains("note: `AWS_SECRET_ACCESS_KEY` is not passed on"), "{text}");
+    assert!(!text.contains("hidden"), "{text}");
+}
+
+#[test]
+fn files_have_one_flag_and_an_alias() {
+    let workspace = CompatWorkspace::new();
+    workspace.file("lib/data.txt");
+    for line in [
+        "dmlc-submit --show --cluster yarn --num-workers 1 FLAG lib/data.txt python train.py",
+        "dmlc-yarn --show -n 1 FLAG lib/data.txt python train.py",
+        "launch.py --show -n 1 --launcher yarn FLAG lib/data.txt python train.py",
+        "ydl-mx --show --n 1 --launcher yarn FLAG lib/data.txt train.py",
+        "yarn-tf --show FLAG lib/data.txt --shell_command date",
+        "submit --show FLAG lib/data.txt -- python train.py",
+    ] {
+        for flag in ["--files", "--file"] {
+            let line = line.replace("FLAG", flag);
+            let output = run_successfully(&workspace, &line);
+            assert!(output.contains("lib/data.txt"), "{line}: {output}");
+        }
+    }
+    // After the command the alias is a flag of the program, as before.
+    let output = run_successfully(
+        &workspace,
+        "dmlc-submit --show --cluster yarn --num-workers 1 python train.py --file lib",
+    );
+    assert!(output.contains("--file\", lib]"), "{output}");
+}
+
+#[test]
+fn the_active_environment_is_shipped_by_every_command() {
+    let workspace = CompatWorkspace::new();
+    workspace.file("venv/bin/python").file("venv/pyvenv.cfg").file("code.tar").file("xgboost");
+    let venv = workspace.path().join("venv");
+    let python = venv.join("bin/python").display().to_string();
+    let shown = |line: &str| {
+        let args: Vec<_> = line.split_whitespace().collect();
+        let output = workspace.cluster_command(&args).env("VIRTUAL_ENV", &venv).output().unwrap();
+        render(&output)
+    };
+    let shipped = format!("environment: {}\n", venv.display());
+    for line in [
+        "dmlc-submit --show --cluster yarn --num-workers 1 python train.py",
+        "dmlc-yarn --show -n 1 A=1 python3 train.py",
+        "launch.py --show -n 1 python train.py",
+        "ydl-mx --show --n 1 train.py",
+        "yarn-tf --show --tar code.tar --shell_command python --shell_args train.py",
+        "yarn-tf --show --node_label_expression gpu --shell_command python",
+    ] {
+        let text = shown(line);
+        assert!(text.contains(&shipped) && text.ends_with("exit 0\n"), "{line}: {text}");
+    }
+    // Its interpreter is the one of the shipped environment.
+    let text = shown(&format!("dmlc-yarn --show -n 1 {python} train.py"));
+    assert!(text.contains(&shipped) && text.contains("run: [python, ./train.py]"), "{text}");
+    for line in [
+        "dmlc-submit --show --cluster yarn --num-workers 1 /usr/bin/python3 train.py",
+        "dmlc-submit --show --cluster yarn --num-workers 1 ./xgboost",
+        "dmlc-submit --show --cluster local --num-workers 1 python train.py",
+        "ydl-mx --show --n 1 --label mxnet train.py",
+        "ydl-mx --show --n 1 --native scala ./xgboost",
+        "yarn-tf --show --docker_image x:1 --shell_command python",
+    ] {
+        let text = shown(line);
+        assert!(!text.contains(&shipped) && text.ends_with("exit 0\n"), "{line}: {text}");
+    }
 }
 
 #[test]
@@ -78,7 +147,7 @@ fn max_attempts_limits_the_attempts_of_a_task() {
             .env("DMLC_MINE", "here")
             .env("AWS_SECRET_ACCESS_KEY", "hidden");
         let text = render(&command.output().unwrap());
-        assert!(text.contains("note: `AWS_SECRET_ACCESS_KEY` is not passed on"), "{text}");
+        assert!(!text.contains("AWS_SECRET_ACCESS_KEY"), "programs inherit it: {text}");
         assert!(!text.contains("hidden") && text.ends_with("exit 3\n"), "{text}");
         text.matches(" | attempt ").count()
     };

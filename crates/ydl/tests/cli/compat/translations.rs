@@ -16,6 +16,7 @@ fn dmlc_submit_translates_to_an_mxnet_or_rabit_job() {
             # note: `--host-ip` has no effect: the tracker runs in the job's master, whose address every task gets
             # note: `--yarn-app-dir` has no effect: ydl needs no jar, no class path and no build on this machine
             # note: `--jobname` after the command is read as a flag of dmlc-submit, as before; put `--` before the command to pass it to the program
+            # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
             name: digits
             framework: mxnet
             files: [{named: lib/data.txt}, code.tar.gz, more.zip, train.py]
@@ -54,9 +55,8 @@ fn dmlc_submit_translates_to_an_mxnet_or_rabit_job() {
             # dmlc-submit --cluster local --num-workers 3 --local-num-attempt 2 python train.py
             name: train
             framework: xgboost
-            files: [train.py]
             roles:
-              worker: {instances: 3, run: [python, ./train.py]}
+              worker: {instances: 3, run: [python, train.py]}
             restart: {limit: 2}
             env:
               DMLC_WORKER_MEMORY_MB: 1024
@@ -64,6 +64,7 @@ fn dmlc_submit_translates_to_an_mxnet_or_rabit_job() {
               DMLC_SERVER_MEMORY_MB: 1024
               DMLC_SERVER_CORES: 1
               DMLC_JOB_CLUSTER: local
+            local: {directory: ., oversubscribe: true}
             exit 0
         "#]],
     );
@@ -79,6 +80,7 @@ fn dmlc_yarn_accepts_multi_letter_short_flags() {
             # dmlc-yarn.py -hip 192.168.1.1 -n 1 -s 1 --yarn-scripts xxx/mxnet/dmlc-core/yarn/ python train.py
             # note: `-hip` has no effect: the cluster is the one in HADOOP_CONF_DIR, and the tracker runs in the job's master
             # note: `--yarn-scripts` has no effect: ydl needs no jar, no class path and no build on this machine
+            # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
             name: train
             framework: mxnet
             files: [train.py]
@@ -102,6 +104,7 @@ fn dmlc_yarn_accepts_multi_letter_short_flags() {
         expect![[r##"
             # dmlc-yarn -n2 -q ml -ac 0 -f 'a.txt#b.txt' -mem 2048 --vcores 2 --tempdir /tmp/ --libhdfs-opts=-Xmx64m -hb hadoop --max-attempts 5 python train.py
             # note: `-hb` has no effect: ydl implements Hadoop's protocols itself
+            # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
             name: train
             framework: xgboost
             files: [a.txt, b.txt]
@@ -141,6 +144,7 @@ fn launch_py_defaults_to_one_server_per_worker() {
         "launch.py -n 2 --launcher yarn --env-server A:1 --env-worker B:2 --env USER --p3 --worker-memory 2g python train.py",
         expect![[r#"
             # launch.py -n 2 --launcher yarn --env-server A:1 --env-worker B:2 --env USER --p3 --worker-memory 2g python train.py
+            # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
             name: train
             framework: mxnet
             files: [train.py]
@@ -190,6 +194,7 @@ fn ydl_mx_runs_python_with_one_server_per_worker() {
               DMLC_WORKER_CORES: 1
               DMLC_SERVER_MEMORY_MB: 1024
               DMLC_SERVER_CORES: 1
+              DMLC_JOB_CLUSTER: yarn
             node_exclusion: {failures: 1, timeout: 30d}
             exit 0
         "##]],
@@ -212,6 +217,7 @@ fn ydl_mx_runs_python_with_one_server_per_worker() {
               DMLC_WORKER_CORES: 1
               DMLC_SERVER_MEMORY_MB: 1024
               DMLC_SERVER_CORES: 1
+              DMLC_JOB_CLUSTER: yarn
             node_exclusion: {failures: 1, timeout: 30d}
             outputs:
               model/: {to: "results/{job}/{role}-{index}", from: worker}
@@ -236,6 +242,7 @@ fn ydl_mx_runs_python_with_one_server_per_worker() {
               DMLC_WORKER_CORES: 1
               DMLC_SERVER_MEMORY_MB: 1024
               DMLC_SERVER_CORES: 1
+              DMLC_JOB_CLUSTER: yarn
             node_label: mxnet
             node_exclusion: {failures: 1, timeout: 30d}
             exit 0
@@ -255,18 +262,19 @@ fn ydl_mx_runs_python_with_one_server_per_worker() {
           DMLC_WORKER_CORES: 1
           DMLC_SERVER_MEMORY_MB: 1024
           DMLC_SERVER_CORES: 1
+          DMLC_JOB_CLUSTER: yarn
         gang: true
         node_exclusion: {failures: 1, timeout: 30d}
         exit 0
     "#]]);
-    workspace.shows("ydl-mx local train.py", expect![[r#"
+    workspace.shows(
+        "ydl-mx local train.py",
+        expect![[r#"
         # ydl-mx local train.py
-        # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
         name: train
         framework: mxnet
-        files: [train.py]
         roles:
-          worker: {instances: 2, run: [python, ./train.py]}
+          worker: {instances: 2, run: [python, train.py]}
           server: {instances: 2}
         restart: {limit: 0}
         env:
@@ -275,8 +283,10 @@ fn ydl_mx_runs_python_with_one_server_per_worker() {
           DMLC_SERVER_MEMORY_MB: 1024
           DMLC_SERVER_CORES: 1
           DMLC_JOB_CLUSTER: local
+        local: {directory: ., oversubscribe: true}
         exit 0
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -291,6 +301,7 @@ fn yarn_tf_translates_to_a_tensorflow_job_with_cluster_flags() {
             # yarn-tf -num_parameter_servers 2 --num_trainers=2 --tar code.tar --mounts /data/mnist:data --output 'model:hdfs:///user/alice/model,logs/:data/logs' --appname digits --container_memory 2048 --container_resources yarn.io/gpu=1 --timeout 600000 --jar tf.jar --shell_env A=1 B=2 --shell_command python --shell_args trainer.py --lr 0.1
             # note: `--jar` has no effect: ydl needs no jar
             # note: `yarn.io/gpu` applies to workers only, not to parameter servers
+            # note: no virtual environment is active, so tasks use the `python` of their nodes; add `--environment ./venv` to ship one
             # note: `logs/` of each worker goes to `file:///data/mnist/logs/{role}-{index}`, because file names may collide
             name: digits
             framework: tensorflow

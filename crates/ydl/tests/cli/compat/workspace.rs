@@ -43,7 +43,7 @@ impl CompatWorkspace {
             .current_dir(self.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.path())
+            .env("HOME", self.path().join(".home"))
             .env("USER", "alice")
             .env("XDG_STATE_HOME", self.path().join("state"));
         command
@@ -63,21 +63,33 @@ impl CompatWorkspace {
     pub fn shows(&self, line: &str, expected: Expect) {
         let mut args: Vec<_> = line.split_whitespace().collect();
         args.insert(1, "--show");
-        let shown = self.run(&args);
-        let page = self.output_of(&args);
-        expected.assert_eq(&page.replace("--show ", ""));
-        fs::write(self.path().join("shown.yaml"), &shown.stdout).unwrap();
-        let mut again = self.command(&["submit", "--show", "shown.yaml"]);
         // The cluster is not contacted; only its configuration must exist.
-        if !line.contains("local") {
-            let site = "<configuration><property><name>yarn.resourcemanager.address</name>\
-                <value>127.0.0.1:1</value></property></configuration>";
-            fs::write(self.path().join("core-site.xml"), site).unwrap();
-            fs::write(self.path().join("yarn-site.xml"), site).unwrap();
-            again.env("HADOOP_CONF_DIR", self.path());
-        }
-        let again = again.output().unwrap();
+        let on_cluster = |args: &[&str]| match line.contains("local") {
+            true => self.command(args),
+            false => self.cluster_command(args),
+        };
+        let shown = on_cluster(&args).output().unwrap();
+        let page = render(&shown).replace(&self.path().display().to_string(), "HERE");
+        expected.assert_eq(&page.replace("--show ", ""));
+        let file = self.path().join("shown.yaml");
+        fs::write(&file, &shown.stdout).unwrap();
+        let again = on_cluster(&["submit", "--show", "shown.yaml"]).output().unwrap();
         assert_eq!(again.status.code(), Some(0), "{}", render(&again));
+        fs::remove_file(file).unwrap();
+    }
+
+    /// Returns a command with the configuration of a cluster that does not exist.
+    pub fn cluster_command(&self, args: &[&str]) -> Command {
+        let site = "<configuration><property><name>yarn.resourcemanager.address</name>\
+            <value>127.0.0.1:1</value></property></configuration>";
+        let dir = self.path().join(".hadoop");
+        fs::create_dir_all(&dir).unwrap();
+        for name in ["core-site.xml", "yarn-site.xml"] {
+            fs::write(dir.join(name), site).unwrap();
+        }
+        let mut command = self.command(args);
+        command.env("HADOOP_CONF_DIR", dir);
+        command
     }
 }
 
