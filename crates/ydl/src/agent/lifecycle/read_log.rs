@@ -1,6 +1,7 @@
 //! Reads logs for clients. The content goes to the master by `POST /v1/log-reply`.
 
 use super::Agent;
+use crate::logs::LogSegments;
 use hyper::Method;
 use std::{
     fs::{self, File},
@@ -135,7 +136,7 @@ fn is_plain(file: &str) -> bool {
 /// Returns bytes from the offset, the length of the file, and whether it is complete.
 fn read(dir: &Path, file: &str, offset: u64, bytes_max: u64) -> io::Result<(Vec<u8>, u64, bool)> {
     // Checked first: output printed before the end is then included.
-    let ended = dir.join(crate::agent::record::FILE).exists() || has_next_segment(dir, file);
+    let ended = dir.join(crate::agent::record::FILE).exists() || has_later_segment(dir, file);
     let file = File::open(dir.join(file))?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
@@ -157,13 +158,16 @@ fn read(dir: &Path, file: &str, offset: u64, bytes_max: u64) -> io::Result<(Vec<
     Ok((bytes, length, ended))
 }
 
-/// Returns true if the next segment exists, so that this one is complete.
-fn has_next_segment(dir: &Path, file: &str) -> bool {
-    let next = file.rsplit_once('.').and_then(|(stream, number)| {
-        let next = number.parse::<u64>().ok()?.checked_add(1)?;
-        Some(dir.join(format!("{stream}.{next}")))
-    });
-    next.is_some_and(|next| next.exists())
+/// Returns true if a later segment exists, so that this one is complete. The next one may have been removed by rotation.
+fn has_later_segment(dir: &Path, file: &str) -> bool {
+    let Some((stream, number)) = file.rsplit_once('.') else {
+        return false;
+    };
+    let Ok(number) = number.parse::<u64>() else {
+        return false;
+    };
+    let newest = LogSegments::new(dir, stream).list().unwrap_or_default().pop();
+    newest.is_some_and(|newest| newest > number)
 }
 
 fn list(job: &JobDir, task: &TaskId) -> Vec<LogAttempt> {
@@ -236,5 +240,17 @@ mod tests {
         fs::remove_file(dir.path().join("stdout.1")).unwrap();
         fs::write(dir.path().join("exit.json"), "{}").unwrap();
         assert_eq!(at(5), (vec![], 5, true));
+    }
+
+    #[test]
+    fn a_segment_is_complete_if_rotation_removed_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["stdout.0", "stdout.2", "stdout.3", "stderr.7"] {
+            fs::write(dir.path().join(name), "hello").unwrap();
+        }
+        let ended = |file| read(dir.path(), file, 5, 3).unwrap().2;
+        assert!(ended("stdout.0"));
+        assert!(ended("stdout.2"));
+        assert!(!ended("stdout.3"));
     }
 }
