@@ -241,7 +241,10 @@ impl<B: Backend, D: Journal> Master<B, D> {
             Action::Release(container) => {
                 // Let the agent stop in order if it is waiting.
                 self.agents.notify(&container, &self.job);
-                self.agents.forget(&container);
+                // While its end is awaited, the agent may ask for its order, which must have a new number.
+                if self.job.task_in_container(&container).is_none() {
+                    self.agents.forget(&container);
+                }
                 self.backend.release(container);
             }
             Action::OrderChanged(container) => self.agents.notify(&container, &self.job),

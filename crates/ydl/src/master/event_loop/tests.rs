@@ -33,6 +33,8 @@ struct FakeCluster {
     granted: u32,
     /// Reported progress.
     progress: Vec<f32>,
+    /// Released containers do not end: their node is unreachable.
+    node_is_lost: bool,
 }
 
 type SharedCluster = Rc<RefCell<FakeCluster>>;
@@ -65,8 +67,10 @@ impl Backend for FakeBackend {
         let mut cluster = self.0.borrow_mut();
         cluster.calls.push(format!("release {container}"));
         cluster.live.remove(&container);
-        let containers = vec![(container, ContainerExit::Released)];
-        cluster.events.push_back(Event::Ended { containers });
+        if !cluster.node_is_lost {
+            let containers = vec![(container, ContainerExit::Released)];
+            cluster.events.push_back(Event::Ended { containers });
+        }
     }
 
     fn set_progress(&mut self, progress: f32) {
@@ -297,6 +301,26 @@ async fn progress_never_decreases_and_survives_the_master() {
     let mut successor = harness.successor();
     successor.run().await;
     assert_eq!(successor.cluster.borrow().progress, [0.5]);
+}
+
+#[tokio::test]
+async fn an_agent_released_between_two_polls_is_told_to_stop() {
+    let mut harness = MasterHarness::new_job(usize::MAX);
+    harness.run().await;
+    let (mut response, _) = harness.sync(&container(0), Some(ready(1)), 0).await;
+    harness.run().await;
+    let Ok(MasterResponse::Order(synced)) = response.try_recv() else { panic!("no order") };
+    assert!(matches!(synced.order, Order::Run(_)), "{:?}", synced.order);
+
+    let lost = Event::Ended { containers: vec![(container(0), ContainerExit::NodeLost)] };
+    let missed = Event::HeartbeatMissed { container: container(0) };
+    harness.cluster.borrow_mut().node_is_lost = true;
+    harness.cluster.borrow_mut().events.extend([missed, lost]);
+    harness.run().await;
+    assert!(harness.calls().contains("release c0"));
+    let (mut response, _) = harness.sync(&container(0), None, synced.number).await;
+    harness.run().await;
+    assert!(matches!(order(&mut response), Some(Order::Stop { .. })));
 }
 
 /// Agent that follows its orders and repeats reports until they are acknowledged.
