@@ -169,6 +169,6 @@ fn job_events(tasks: u32) -> Vec<Event> {
         round: 1,
         exit: ProgramExit { code: Some(0), ..ProgramExit::default() },
     });
-    each(&|_, container| Event::OutputsUploaded { container, error: None });
+    each(&|_, container| Event::AgentStopped { container, upload_error: None });
     events
 }

@@ -34,7 +34,7 @@ pub enum Action {
     RoundStarted(Arc<Cluster>),
     /// An attempt is over for its peers: it has ended, is lost, or was given up. Emitted once for
     /// every attempt that was told to run, before its peers are notified of other members.
-    AttemptOver(Run),
+    AttemptOver(AttemptRun),
     /// The members of a running round changed, and the others keep running
     /// ([`ResizePolicy::Notify`](crate::spec::ResizePolicy::Notify)). The rendezvous of that round
     /// assigns new ranks and notifies them. Joining tasks start with this cluster; the others keep
@@ -69,9 +69,14 @@ pub struct Ask {
 /// Desired state of an agent. The agent compares the order with its state and acts on the
 /// difference, so a lost or repeated order changes nothing.
 ///
-/// An agent without an order for [`heartbeat`](crate::spec::Timeouts::heartbeat) is partitioned: it
-/// stops its program within the grace period and exits. The core relies on that before it replaces
-/// the task, so only a response that carries an order may reset the agent's timer.
+/// An agent without a response for [`heartbeat`](crate::spec::Timeouts::heartbeat) is partitioned:
+/// it stops its program within the grace period and exits. The core relies on that before it
+/// replaces the task. Any response resets the agent's timer, to the time at which it sent the
+/// request. That is safe because the master answers with the order if the agent's is outdated: a
+/// response without an order means that the request was sent before the order changed. While the
+/// master cannot write its journal, it answers without looking at orders. The timeout
+/// [`stop`](crate::spec::Timeouts::stop), which is added to the others, covers a delay of that
+/// length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
@@ -89,7 +94,7 @@ pub enum Order {
         grace: Span,
     },
     /// The program of this round should run, or have run.
-    Run(Run),
+    Run(AttemptRun),
     /// No program may run. Once it has ended, the agent uploads the outputs if requested, reports
     /// and exits.
     Stop {
@@ -100,9 +105,9 @@ pub enum Order {
     },
 }
 
-/// An attempt to run.
+/// Task, round, attempt and members that an agent is ordered to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct AttemptRun {
     /// The task.
     pub task: TaskId,
     /// Round of the attempt.

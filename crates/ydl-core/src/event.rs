@@ -29,7 +29,7 @@ pub enum Event {
         /// The grants; a grant may be repeated.
         grants: Vec<Grant>,
     },
-    /// A launched container is starting.
+    /// The node has accepted the launch of a container.
     Launched {
         /// The container.
         container: ContainerId,
@@ -93,21 +93,22 @@ pub enum Event {
         /// Exit of the program.
         exit: ProgramExit,
     },
-    /// An agent stopped its program, uploaded the outputs and is about to exit.
-    OutputsUploaded {
-        /// Container of the program.
+    /// An agent that was ordered to stop has ended its program, uploaded the outputs if requested,
+    /// and is about to exit.
+    AgentStopped {
+        /// Container of the agent.
         container: ContainerId,
         /// Upload error, if any.
-        error: Option<String>,
+        upload_error: Option<String>,
     },
     /// An agent missed its heartbeats.
     HeartbeatMissed {
-        /// Container of the program.
+        /// Container of the agent.
         container: ContainerId,
     },
-    /// The heartbeats of an agent resumed.
+    /// The heartbeats of an agent resumed, or its first report arrived.
     HeartbeatResumed {
-        /// Container of the program.
+        /// Container of the agent.
         container: ContainerId,
     },
 

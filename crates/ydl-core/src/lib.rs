@@ -29,7 +29,7 @@ pub mod spec;
 pub mod time;
 pub mod view;
 
-pub use action::{Action, Ask, Asks, Order, Run};
+pub use action::{Action, Ask, Asks, AttemptRun, Order};
 pub use cluster::{Cluster, Endpoint, RoleMembers};
 pub use ending::{Cause, Ending, Outcome, TaskResult};
 pub use event::{ContainerExit, Event, Grant, ProgramExit};

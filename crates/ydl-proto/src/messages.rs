@@ -93,10 +93,10 @@ pub enum AgentReport {
         /// Exit status.
         exit: ProgramExit,
     },
-    /// Everything is stopped, outputs are uploaded, and the agent exits.
-    OutputsUploaded {
-        /// Failed uploads.
-        error: Option<String>,
+    /// The program is stopped, the outputs are uploaded if that was ordered, and the agent exits.
+    Stopped {
+        /// Error of the upload.
+        upload_error: Option<String>,
     },
 }
 

@@ -129,7 +129,7 @@ async fn agent(client: Client, barriers: Arc<Barriers>) {
                 }
             }
             Order::Stop { .. } => {
-                let uploaded = AgentReport::OutputsUploaded { error: None };
+                let uploaded = AgentReport::Stopped { upload_error: None };
                 let message = sync(vec![uploaded], seen);
                 let payload = Payload::json(&message).expect("JSON");
                 // The master may end before it has answered the last agent.

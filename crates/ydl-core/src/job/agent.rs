@@ -30,7 +30,7 @@ impl Job {
                 let phase = Phase::Ready { on: container.clone(), since: self.now };
                 self.set_phase(key, phase);
                 if self.task(key).pending.is_none() {
-                    self.start_alone(key, out);
+                    self.start_outside_round(key, out);
                 }
             }
             Phase::Ready { .. } => self.task_mut(key).endpoint = Some(endpoint),
@@ -116,9 +116,9 @@ impl Job {
         };
         let task = self.task(key);
         let signalled = exit.container_signalled && !self.mutant.is(Mutant::TrustsAgentExit);
-        let stopped = matches!(task.phase, Phase::Restarting { ended: false, .. });
-        if signalled && stopped && round < task.round {
-            // The agent will not become ready again.
+        let was_told_to_stop = matches!(task.phase, Phase::Restarting { ended: false, .. });
+        if signalled && was_told_to_stop && round < task.round {
+            // The container is being ended, so its agent will not report ready.
             self.task_mut(key).exit = Some(exit);
             self.await_container_exit(key, container);
             let exonerated = self.exonerate(key, out);
@@ -179,10 +179,10 @@ impl Job {
         self.set_phase(key, phase);
     }
 
-    pub(super) fn on_outputs_uploaded(
+    pub(super) fn on_agent_stopped(
         &mut self,
         container: &ContainerId,
-        error: Option<String>,
+        upload_error: Option<String>,
         out: &mut Vec<Action>,
     ) {
         let Some(key) = self.record_report(container) else {
@@ -190,7 +190,7 @@ impl Job {
         };
         match self.task(key).phase.clone() {
             Phase::Stopping { then, .. } => {
-                self.on_stopped(key, then, ContainerFate::AgentLeft, error, out)
+                self.on_stopped(key, then, ContainerFate::AgentLeft, upload_error, out)
             }
             // The exit of the container is not known yet.
             Phase::Releasing { then: NextStep::Diagnose, .. } => {}

@@ -157,8 +157,8 @@ impl Job {
     /// other's containers, but not if none makes progress, and not for those of services, which
     /// never end.
     pub(super) fn update_starvation(&mut self) {
-        let alone = self.stage == Stage::Active && !self.spec.gang.together;
-        let starved = alone && self.is_starved();
+        let starts_apart = self.stage == Stage::Active && !self.spec.gang.together;
+        let starved = starts_apart && self.is_starved();
         self.starvation_since = starved.then(|| self.starvation_since.unwrap_or(self.now));
         let allocation = self.spec.timeouts.allocation;
         let at = self.starvation_since.map(|since| since + allocation);

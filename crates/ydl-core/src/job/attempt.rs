@@ -17,6 +17,8 @@ use alloc::{collections::VecDeque, format, string::ToString, vec::Vec};
 /// Consecutive attempts of a task that may end by node faults; further ones count as failures.
 const MAX_NODE_FAULTS: u32 = 5;
 
+/// Decision about an ended attempt. The history shows it as a [`Disposition`]; the task's
+/// [`NextStep`] after the release of its container follows from it.
 enum Verdict {
     /// Retry after a backoff; the flag is true if a restart is used up.
     Retry(Span, bool),
@@ -115,7 +117,7 @@ impl Job {
             true => self.exonerate(key, out),
             false => Vec::new(),
         };
-        let won = matches!(
+        let had_succeeded = matches!(
             self.task(key).phase,
             Phase::Stopping { then: NextStep::Finish(TaskResult::Succeeded), .. }
         );
@@ -134,18 +136,18 @@ impl Job {
         let node = self.task(key).node.clone();
         let node = node.filter(|_| !matches!(verdict, Verdict::Suspect));
         let node = node.filter(|_| !self.spec.roles[key.role].is_sidecar());
-        let mark = node.and_then(|node| self.charge_node(&node, key, &ending, out));
+        let node_charge = node.and_then(|node| self.charge_node(&node, key, &ending, out));
         match verdict {
             Verdict::Retry(after, counted) => {
                 self.grow_memory(key, &ending, out);
                 let at = self.now + after;
-                let alone = self.restarts_alone(key);
+                let peers_continue = self.peers_continue(key);
                 self.release(key, NextStep::Retry { at }, fate, false, out);
-                if alone {
+                if peers_continue {
                     self.restart_exonerated(exonerated, out);
                     return;
                 }
-                match won && !self.mutant.is(Mutant::ContinuesWithoutFailedUpload) {
+                match had_succeeded && !self.mutant.is(Mutant::ContinuesWithoutFailedUpload) {
                     // Its outputs are lost, and its peers may be about to end without it.
                     true => self.restart_scope(key, Some(&ending), out),
                     false => self.restart_others(key, Some(&ending), out),
@@ -153,7 +155,7 @@ impl Job {
                 // A program that never ran cannot have failed because of a peer.
                 let failed = matches!(ending, Ending::Exited { .. } | Ending::Signalled { .. });
                 if counted && failed {
-                    self.charge(key, mark);
+                    self.remember_charged_failure(key, node_charge);
                 }
                 self.restart_exonerated(exonerated, out);
             }
@@ -271,9 +273,9 @@ impl Job {
         }
     }
 
-    /// Returns true if the task restarts without its peers: their round has not started, or its
-    /// program was never part of it.
-    fn restarts_alone(&self, key: TaskKey) -> bool {
+    /// Returns true if a restart of the task does not affect its peers: their round has not
+    /// started, or its program was never part of it.
+    fn peers_continue(&self, key: TaskKey) -> bool {
         let task = self.task(key);
         match &task.phase {
             Phase::Launching { .. }

@@ -121,9 +121,9 @@ impl Job {
         if self.range(role).is_none() || self.mutant.is(Mutant::InterruptsFinishedRole) {
             return true;
         }
-        let alone = self.is_notified(role) || self.mutant.is(Mutant::InterruptsOtherRoles);
+        let only_own_role = self.is_notified(role) || self.mutant.is(Mutant::InterruptsOtherRoles);
         let scope = match scope {
-            RestartScope::Job if !alone => None,
+            RestartScope::Job if !only_own_role => None,
             RestartScope::Task | RestartScope::Role | RestartScope::Job => Some(role),
         };
         let needed = |key: &TaskKey| match self.spec.roles[key.role].completion {

@@ -41,7 +41,7 @@ mod timers;
 pub use mutant::Mutant;
 
 use crate::{
-    action::{Action, Run},
+    action::{Action, AttemptRun},
     cluster::Cluster,
     ending::{Cause, Outcome},
     event::Event,
@@ -94,7 +94,7 @@ pub struct Job {
     /// True once a program of the job, other than a sidecar's, was told to run.
     has_started: bool,
     /// Attempts that ended for their peers; reported at the end of each event.
-    retired: Vec<Run>,
+    retired: Vec<AttemptRun>,
     mutant: Mutant,
 }
 
@@ -158,7 +158,7 @@ impl Job {
         }
         job.update_sizes();
         let limit = job.spec.timeouts.run.map(|span| job.started + span);
-        job.timers.arm(Timer::Run, limit);
+        job.timers.arm(Timer::RunTimeout, limit);
         job.settle(&mut out);
         job.check();
         (job, out)
@@ -236,8 +236,8 @@ impl Job {
             Event::Exited { container, round, exit } => {
                 self.on_exited(&container, round, exit, out)
             }
-            Event::OutputsUploaded { container, error } => {
-                self.on_outputs_uploaded(&container, error, out)
+            Event::AgentStopped { container, upload_error } => {
+                self.on_agent_stopped(&container, upload_error, out)
             }
             Event::HeartbeatMissed { container } => self.on_heartbeat_missed(&container),
             Event::HeartbeatResumed { container } => {

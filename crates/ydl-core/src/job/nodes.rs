@@ -18,11 +18,11 @@ use alloc::{
 pub(super) struct Nodes {
     /// Number of usable nodes reported by the backend.
     count: u32,
-    /// Failures of programs on each node, whatever their cause.
+    /// Number of failures on each node.
     failures: BTreeMap<NodeName, u32>,
     excluded: BTreeMap<NodeName, Time>,
     /// Nodes that some role requires; they are never excluded.
-    needed: BTreeSet<NodeName>,
+    required: BTreeSet<NodeName>,
 }
 
 /// A charge against a node.
@@ -70,10 +70,10 @@ impl Job {
 
     /// Readmits nodes that a role requires.
     pub(super) fn on_nodes_required(&mut self, nodes: Vec<NodeName>, out: &mut Vec<Action>) {
-        self.nodes.needed = nodes.into_iter().collect();
-        let needed = self.nodes.needed.iter();
-        let wronged: Vec<_> = needed.filter(|it| self.nodes.is_excluded(it)).cloned().collect();
-        for node in wronged {
+        self.nodes.required = nodes.into_iter().collect();
+        let required = self.nodes.required.iter();
+        let excluded: Vec<_> = required.filter(|it| self.nodes.is_excluded(it)).cloned().collect();
+        for node in excluded {
             self.readmit(node, out);
         }
         self.timers.arm(Timer::Readmission, self.nodes.next_readmission());
@@ -116,7 +116,7 @@ impl Job {
             }
         };
         let full = self.nodes.excluded.len() >= self.max_excluded();
-        let spared = full || self.nodes.needed.contains(node) || self.nodes.is_excluded(node);
+        let spared = full || self.nodes.required.contains(node) || self.nodes.is_excluded(node);
         let Some(reason) = guilty.filter(|_| !spared) else {
             return Some(NodeCharge { node: node.clone(), until: None });
         };
@@ -130,11 +130,11 @@ impl Job {
     }
 
     /// Clears the charge for a failure that the node did not cause.
-    pub(super) fn clear_charge(&mut self, mark: &NodeCharge, out: &mut Vec<Action>) {
-        let node = &mark.node;
+    pub(super) fn clear_charge(&mut self, charge: &NodeCharge, out: &mut Vec<Action>) {
+        let node = &charge.node;
         if let Some(failures) = self.nodes.failures.get_mut(node) {
             *failures = failures.saturating_sub(1);
-        } else if mark.until.is_some() && self.nodes.excluded.get(node).copied() == mark.until {
+        } else if charge.until.is_some() && self.nodes.excluded.get(node).copied() == charge.until {
             let failures = self.spec.node_exclusion.failures.saturating_sub(1);
             self.nodes.failures.insert(node.clone(), failures);
             self.readmit(node.clone(), out);

@@ -246,8 +246,8 @@ impl Job {
         }
     }
 
-    /// Starts a task outside a pending round.
-    pub(super) fn start_alone(&mut self, key: TaskKey, out: &mut Vec<Action>) {
+    /// Starts a ready task that is in no pending round.
+    pub(super) fn start_outside_round(&mut self, key: TaskKey, out: &mut Vec<Action>) {
         let cluster = if self.starts_together(key.role) {
             Arc::new(self.cluster(self.task(key).round))
         } else {

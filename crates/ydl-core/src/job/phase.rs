@@ -2,7 +2,7 @@
 
 use super::{Job, Mutant, pending::RoundCounts};
 use crate::{
-    action::{Action, Run},
+    action::{Action, AttemptRun},
     cluster::{Cluster, Endpoint},
     ending::TaskResult,
     event::ProgramExit,
@@ -109,7 +109,7 @@ pub(super) struct Task {
     /// Time at which its current or last program was reported to run.
     pub(super) ran_from: Option<Time>,
     /// Attempt it was told to run, until it has ended for its peers.
-    pub(super) live_run: Option<Run>,
+    pub(super) live_run: Option<AttemptRun>,
 }
 
 /// Phase of a task, with the data of that phase.
@@ -119,9 +119,9 @@ pub(super) enum Phase {
     BackingOff { since: Time, until: Time },
     /// Waits for a container.
     Requested { since: Time },
-    /// Its container is starting.
+    /// Its container is being launched.
     Launching { on: ContainerId, since: Time },
-    /// Its container runs, and its agent is not ready.
+    /// Its launch was accepted, and its agent is not ready.
     Joining { on: ContainerId, since: Time },
     /// Its agent holds the ports and waits for the round.
     Ready { on: ContainerId, since: Time },
@@ -285,18 +285,18 @@ impl Job {
         {
             self.held.remove(old_container);
         }
-        let won = old.has_succeeded() != new.has_succeeded();
+        let success_changed = old.has_succeeded() != new.has_succeeded();
         // A task that is told to stop may need its peers until its program has ended.
-        let speaks =
+        let may_need_peers =
             matches!(new, Phase::Starting { .. } | Phase::Running { .. } | Phase::Stopping { .. });
         if let Some(round) = task.pending {
             let share = new.share();
             self.update_counts(round, key.role, old.share(), share);
         }
-        if !speaks && !self.mutant.is(Mutant::HidesLostAttempts) {
+        if !may_need_peers && !self.mutant.is(Mutant::HidesLostAttempts) {
             self.retire_run(key);
         }
-        if won && let Some(round) = self.newcomers_of(key.role) {
+        if success_changed && let Some(round) = self.newcomers_of(key.role) {
             // The minimum of the newcomers may have changed.
             self.update_wait_times(round);
         }

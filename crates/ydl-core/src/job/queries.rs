@@ -2,7 +2,7 @@
 
 use super::{Job, Mutant, NextStep, Phase, Stage, Task, TaskKey};
 use crate::{
-    action::{Ask, Asks, Order, Run},
+    action::{Ask, Asks, AttemptRun, Order},
     ending::Outcome,
     history::counted,
     id::{ContainerId, TaskId},
@@ -72,7 +72,7 @@ impl Job {
     }
 
     /// Returns the attempt that runs in a container, or ran there until the order to stop.
-    pub fn run_in(&self, container: &ContainerId) -> Option<Run> {
+    pub fn run_in(&self, container: &ContainerId) -> Option<AttemptRun> {
         let held = self.held.get(container)?;
         let task = self.task(held.task);
         let runs = matches!(
@@ -82,9 +82,9 @@ impl Job {
         runs.then(|| self.run(held.task))
     }
 
-    pub(super) fn run(&self, key: TaskKey) -> Run {
+    pub(super) fn run(&self, key: TaskKey) -> AttemptRun {
         let task = self.task(key);
-        Run {
+        AttemptRun {
             task: self.id(key),
             round: task.round,
             attempt: task.attempt,

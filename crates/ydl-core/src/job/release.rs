@@ -13,7 +13,7 @@ use alloc::{
     vec::Vec,
 };
 
-/// Knowledge about the processes of an attempt.
+/// State of a container and its agent when it is released, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContainerFate {
     /// The agent is alive and is told to stop.

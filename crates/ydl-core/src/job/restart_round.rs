@@ -9,12 +9,12 @@ use crate::{
 use alloc::vec::Vec;
 
 impl Job {
-    /// Restarts every task in scope, in its container if that is healthy and in a new one
-    /// otherwise.
+    /// Restarts every task of a role, or of the job if `role` is `None`: in its container if that
+    /// is healthy, and in a new one otherwise.
     pub(super) fn restart_round(
         &mut self,
         role: Option<usize>,
-        (trigger, how): (TaskKey, RestartCause),
+        (trigger, cause): (TaskKey, RestartCause),
         out: &mut Vec<Action>,
     ) {
         // The required roles are done, and only followers restart.
@@ -32,7 +32,7 @@ impl Job {
         let kind = HistoryKind::RoundRestarted {
             round,
             task: self.id(trigger),
-            cause: how,
+            cause,
             tasks: keys.len() as u32,
         };
         self.record(kind, out);

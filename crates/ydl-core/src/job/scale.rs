@@ -220,8 +220,8 @@ impl Job {
             self.update_wait_times(round);
         }
         self.fail_if_too_many_lost(role, out);
-        let alone = !self.starts_together(role) || self.stage != Stage::Active;
-        let Some(removed) = ran.filter(|_| !alone && !self.role_is_done(role)) else {
+        let peers_continue = !self.starts_together(role) || self.stage != Stage::Active;
+        let Some(removed) = ran.filter(|_| !peers_continue && !self.role_is_done(role)) else {
             return;
         };
         if self.is_notified(role) && self.roles[role].runs() > 0 {

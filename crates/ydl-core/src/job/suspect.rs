@@ -1,8 +1,8 @@
 //! Failures that may follow from the loss of a peer: the peers of a preempted task often fail
 //! before the preemption is known.
 //!
-//! A failure that used up a restart is charged, and exonerated if a task of its round turns out to
-//! be lost. A failure without a restart left would end the job irreversibly. It stays suspect for
+//! A failure that used up a restart is remembered with its round, and exonerated if a task of the
+//! round turns out to be lost. A failure without a restart left would end the job irreversibly. It stays suspect for
 //! as long as a node may take to report the exit of a container; the other tasks keep running
 //! meanwhile. If no task is left that could have been lost, the job fails.
 //!
@@ -24,7 +24,7 @@ pub(super) struct ChargedFailure {
     /// Role whose restart was used up.
     role: usize,
     /// Charge against its node.
-    mark: Option<NodeCharge>,
+    node_charge: Option<NodeCharge>,
 }
 
 /// Failures that fail the job unless they follow from the loss of a peer.
@@ -46,14 +46,18 @@ impl Job {
         self.range(role).is_some() && !self.is_notified(role)
     }
 
-    /// Charges a failure that used up a restart. Its peers are being stopped now; one that turns
+    /// Remembers a failure that used up a restart. Its peers are being stopped now; one that turns
     /// out to be lost was the cause.
-    pub(super) fn charge(&mut self, key: TaskKey, mark: Option<NodeCharge>) {
-        let bereaved = self.can_fail_with_peer(key.role);
-        let round = self.task(key).pending.filter(|_| bereaved);
+    pub(super) fn remember_charged_failure(
+        &mut self,
+        key: TaskKey,
+        node_charge: Option<NodeCharge>,
+    ) {
+        let can_fail_with_peer = self.can_fail_with_peer(key.role);
+        let round = self.task(key).pending.filter(|_| can_fail_with_peer);
         if let Some(pending) = round.and_then(|round| self.pending_rounds.get_mut(&round)) {
             let role = key.role;
-            pending.charged = Some(ChargedFailure { role, mark });
+            pending.charged = Some(ChargedFailure { role, node_charge });
         }
     }
 
@@ -68,8 +72,8 @@ impl Job {
         if let Some(charged) = pending.and_then(|pending| pending.charged.take()) {
             self.roles[charged.role].failures.pop_back();
             let charges = self.mutant.is(Mutant::ChargesPeerFailureNodes);
-            if let Some(mark) = charged.mark.filter(|_| !charges) {
-                self.clear_charge(&mark, out);
+            if let Some(charge) = charged.node_charge.filter(|_| !charges) {
+                self.clear_charge(&charge, out);
             }
         }
         let suspicion = self.suspicion.take_if(|suspicion| {

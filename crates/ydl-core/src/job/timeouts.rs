@@ -31,8 +31,8 @@ impl Job {
             // A pending round has one timeout for all its members, and tasks that start on their
             // own may wait for each other's containers as long as any of them has one.
             Phase::Requested { since } => {
-                let alone = task.pending.is_none() && self.starts_together(key.role);
-                alone.then(|| *since + d.allocation)
+                let is_outside_round = task.pending.is_none() && self.starts_together(key.role);
+                is_outside_round.then(|| *since + d.allocation)
             }
             Phase::Launching { since, .. } => Some(*since + d.launch),
             // Inputs are downloaded before an agent is ready; the agent itself gives up when the
@@ -113,7 +113,7 @@ impl Job {
                     let missing = self.describe_missing(self.starvation_since);
                     self.fail(Cause::NoContainers { missing }, out);
                 }
-                Timer::Run => {
+                Timer::RunTimeout => {
                     if let Some(limit) = self.spec.timeouts.run {
                         self.fail(Cause::RunTimeout { limit }, out);
                     }

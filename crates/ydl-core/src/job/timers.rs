@@ -9,7 +9,7 @@ pub(super) enum Timer {
     Task(TaskKey),
     PendingRound(u32),
     Starvation,
-    Run,
+    RunTimeout,
     Followers,
     Suspicion,
     Readmission,

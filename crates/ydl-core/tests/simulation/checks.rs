@@ -17,8 +17,8 @@ use std::{
     sync::Arc,
 };
 use ydl_core::{
-    Action, Cluster, ContainerId, Event, HistoryKind, Job, JobSpec, NodeName, Outcome, RoleName,
-    Run, TaskId, Time, history::Disposition, spec::Completion,
+    Action, AttemptRun, Cluster, ContainerId, Event, HistoryKind, Job, JobSpec, NodeName, Outcome,
+    RoleName, TaskId, Time, history::Disposition, spec::Completion,
 };
 
 pub struct Checks {
@@ -72,7 +72,7 @@ pub struct Checks {
     /// A round has begun.
     round_began: bool,
     /// Attempts that were told to run and are not over for their peers, and where.
-    pub speak: BTreeMap<TaskId, (ContainerId, Run)>,
+    pub speak: BTreeMap<TaskId, (ContainerId, AttemptRun)>,
     /// Attempts that are.
     pub silent: BTreeSet<(TaskId, u32)>,
 }
@@ -206,9 +206,9 @@ impl Checks {
                     self.signalled.insert(container.clone());
                 }
             }
-            Event::OutputsUploaded { container, error } => {
+            Event::AgentStopped { container, upload_error } => {
                 self.heard(container);
-                if error.is_none() {
+                if upload_error.is_none() {
                     self.saved.insert(container.clone());
                 }
             }

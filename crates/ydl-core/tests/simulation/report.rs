@@ -36,7 +36,7 @@ impl Report {
             }
             Report::Started { round } => Event::Started { container, round },
             Report::Exited { round, exit } => Event::Exited { container, round, exit },
-            Report::Saved { error } => Event::OutputsUploaded { container, error },
+            Report::Saved { error } => Event::AgentStopped { container, upload_error: error },
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::checks::Checks;
 use ydl_core::{
-    Action, Cluster, ContainerId, Job, Order, RoleName, Run, TaskId,
+    Action, AttemptRun, Cluster, ContainerId, Job, Order, RoleName, TaskId,
     spec::RoleSpec,
     view::{TaskState, TaskView},
 };
@@ -15,7 +15,7 @@ impl Checks {
     }
 
     /// An attempt is said to be over, for the first time. One that was told to run and to stop by one event has not spoken.
-    pub fn is_over(&mut self, run: &Run) {
+    pub fn is_over(&mut self, run: &AttemptRun) {
         let before = self.speak.remove(&run.task).map(|(_, before)| before);
         let other = before.is_some_and(|before| before.attempt != run.attempt);
         let new = self.silent.insert((run.task.clone(), run.attempt));
@@ -53,7 +53,7 @@ impl Checks {
             {
                 let place = (container.clone(), run.clone());
                 let before = self.speak.insert(run.task.clone(), place);
-                let same = |it: &Run| (it.attempt, it.round) == (run.attempt, run.round);
+                let same = |it: &AttemptRun| (it.attempt, it.round) == (run.attempt, run.round);
                 let other = before.filter(|(_, it)| !same(it));
                 assert!(other.is_none(), "told to run while an attempt of it does");
             }
@@ -68,7 +68,7 @@ impl Checks {
     }
 }
 
-fn still_runs(job: &Job, container: &ContainerId, run: &Run) -> bool {
+fn still_runs(job: &Job, container: &ContainerId, run: &AttemptRun) -> bool {
     let now = job.run_in(container);
     now.is_some_and(|now| (now.attempt, now.round) == (run.attempt, run.round))
 }

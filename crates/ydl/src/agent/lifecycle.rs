@@ -193,10 +193,10 @@ impl Agent {
                     next_sync = Instant::now();
                 }
                 AgentEvent::CheckpointsSaved => {}
-                AgentEvent::OutputsSaved(error) => {
+                AgentEvent::OutputsSaved(upload_error) => {
                     self.output_upload = None;
                     self.outputs_uploaded = true;
-                    self.report(AgentReport::OutputsUploaded { error });
+                    self.report(AgentReport::Stopped { upload_error });
                     next_sync = Instant::now();
                 }
                 AgentEvent::MasterMoved(address) => {

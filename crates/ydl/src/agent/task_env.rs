@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 use ydl_core::{
-    Framework, Run, TaskId,
+    AttemptRun, Framework, TaskId,
     framework::ProcessContext,
     spec::{Image, RoleSpec},
 };
@@ -80,7 +80,7 @@ impl TaskEnv {
         bootstrap: &Bootstrap,
         devices: &Devices,
         submitted: &SubmittedJob,
-        run: &Run,
+        run: &AttemptRun,
         context: &LaunchContext<'_>,
     ) -> Result<(ProgramSpec, OutputSpec), String> {
         let spec = &submitted.spec;
@@ -191,7 +191,7 @@ impl TaskEnv {
         submitted: &SubmittedJob,
         bootstrap: &Bootstrap,
         role: &RoleSpec,
-        run: &Run,
+        run: &AttemptRun,
     ) -> Result<Option<Container>, String> {
         let Some(image) = local_image(submitted, run) else {
             return Ok(None);
@@ -248,7 +248,7 @@ fn shared_dir(submitted: &SubmittedJob) -> Option<&Path> {
 }
 
 /// Returns the image of a task on this machine.
-fn local_image<'a>(submitted: &'a SubmittedJob, run: &Run) -> Option<&'a Image> {
+fn local_image<'a>(submitted: &'a SubmittedJob, run: &AttemptRun) -> Option<&'a Image> {
     match submitted.target {
         JobTarget::Local(_) => submitted.spec.image_of(&run.task.role),
         JobTarget::Yarn(_) => None,

@@ -7,7 +7,7 @@
 use super::inbox::MasterResponse;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::{sync::oneshot, time::Instant};
-use ydl_core::{Cluster, ContainerId, Framework, Job, Run, TaskId};
+use ydl_core::{AttemptRun, Cluster, ContainerId, Framework, Job, TaskId};
 use ydl_net::request::Reply;
 use ydl_proto::messages::LINKS_BYTES_MAX;
 use ydl_rendezvous::{
@@ -227,14 +227,14 @@ impl RendezvousLinks {
 
     /// Returns true if the members of a round changed before this attempt could join. Ask before reporting its
     /// end.
-    pub(super) fn is_outdated(&self, run: &Run) -> bool {
+    pub(super) fn is_outdated(&self, run: &AttemptRun) -> bool {
         let server = self.server.as_ref();
         let server = server.filter(|_| run.cluster.round == self.round);
         server.is_some_and(|server| server.is_outdated(&peer(run)))
     }
 
     /// Handles the end of an attempt.
-    pub(super) fn attempt_ended(&mut self, run: &Run) -> Vec<OutgoingFrame> {
+    pub(super) fn attempt_ended(&mut self, run: &AttemptRun) -> Vec<OutgoingFrame> {
         if run.cluster.round != self.round {
             return Vec::new();
         }
@@ -329,7 +329,7 @@ fn split(pending: &mut Vec<u8>) -> Vec<u8> {
 }
 
 /// Returns the program's peer identity.
-fn peer(run: &Run) -> Peer {
+fn peer(run: &AttemptRun) -> Peer {
     let endpoint = run.cluster.endpoint(&run.task);
     let host = endpoint.map_or("127.0.0.1", |endpoint| endpoint.host.as_str());
     Peer { task: run.task.clone(), attempt: run.attempt, host: host.into() }

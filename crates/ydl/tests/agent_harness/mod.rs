@@ -22,7 +22,7 @@ use ydl::{
     agent::bootstrap::BootstrapSecret,
 };
 use ydl_core::{
-    Cluster, ContainerId, Order, ProgramExit, Run, Span, TaskId, Time,
+    AttemptRun, Cluster, ContainerId, Order, ProgramExit, Span, TaskId, Time,
     spec::{Environment, JobSpecBuilder, Output},
 };
 use ydl_jobfile as jobfile;
@@ -250,7 +250,7 @@ impl AgentHarness {
             }
         };
         let saved = |it: &AgentReport| match it {
-            AgentReport::OutputsUploaded { error } => Some(error.clone()),
+            AgentReport::Stopped { upload_error } => Some(upload_error.clone()),
             _ => None,
         };
         loop {
@@ -408,7 +408,12 @@ pub fn wait(round: u32) -> Order {
 }
 
 pub fn run(round: u32) -> Order {
-    Order::Run(Run { task: task(), round, attempt: 1, cluster: Arc::new(Cluster::default()) })
+    Order::Run(AttemptRun {
+        task: task(),
+        round,
+        attempt: 1,
+        cluster: Arc::new(Cluster::default()),
+    })
 }
 
 pub fn stop() -> Order {

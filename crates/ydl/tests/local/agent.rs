@@ -44,7 +44,7 @@ async fn reports_are_repeated_until_acknowledged() {
     pending.order(4, &stop());
     let pending = harness.next_report().await;
     let reports = &pending.sync.reports;
-    assert!(matches!(reports[..], [AgentReport::OutputsUploaded { error: None }]), "{reports:?}");
+    assert!(matches!(reports[..], [AgentReport::Stopped { upload_error: None }]), "{reports:?}");
     pending.respond(Reply::empty());
     assert!(harness.wait_for_exit().await.success());
 }

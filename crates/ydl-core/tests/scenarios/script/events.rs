@@ -36,7 +36,9 @@ pub fn parse_event(words: &[&str], round: u32) -> Event {
             let (exit, own) = exit(&words[2..]);
             Event::Exited { round: own.unwrap_or(round), container, exit }
         }
-        "uploaded" => Event::OutputsUploaded { container, error: words.get(2).map(|_| rest(2)) },
+        "uploaded" => {
+            Event::AgentStopped { container, upload_error: words.get(2).map(|_| rest(2)) }
+        }
         "missed" => Event::HeartbeatMissed { container },
         "resumed" => Event::HeartbeatResumed { container },
         "kill" => Event::KillRequested { by: at(1).into(), immediate: false },

@@ -3,7 +3,7 @@
 use super::{super::cluster::Container, Checks};
 use std::sync::Arc;
 use ydl_core::{
-    ContainerId, Job, Order, RoleMembers, Run, TaskId, Time,
+    AttemptRun, ContainerId, Job, Order, RoleMembers, TaskId, Time,
     spec::{Completion, RestartScope, RoleSpec},
 };
 
@@ -28,7 +28,7 @@ impl Checks {
         );
     }
 
-    fn told_to_run(&mut self, run: &Run) {
+    fn told_to_run(&mut self, run: &AttemptRun) {
         let Some(role) = self.spec.role(&run.task.role) else {
             panic!("told to run for a role that there is not");
         };

@@ -19,7 +19,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, timeout_at},
 };
-use ydl_core::{ProgramExit, Run, Span, TaskId};
+use ydl_core::{AttemptRun, ProgramExit, Span, TaskId};
 use ydl_os::reason;
 use ydl_proto::{
     messages::AgentReport,
@@ -207,7 +207,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn start(&mut self, run: Run) {
+    pub(super) fn start(&mut self, run: AttemptRun) {
         self.last_round = run.round;
         let Run { task, attempt, round, .. } = &run;
         tracing::info!("starting {task}, attempt {attempt}, in round {round}");
@@ -300,7 +300,7 @@ impl Agent {
     }
 
     /// Reports a program as failed without starting it.
-    pub(super) fn fail_start(&mut self, run: Run, why: String) {
+    pub(super) fn fail_start(&mut self, run: AttemptRun, why: String) {
         self.last_round = run.round;
         let attempt = AttemptContext {
             task: run.task,

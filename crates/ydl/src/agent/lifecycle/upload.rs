@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use ydl_core::{
-    Order, Run, TaskId,
+    AttemptRun, Order, TaskId,
     spec::{ExistingPolicy, RoleSpec, Timeouts},
 };
 
@@ -216,7 +216,7 @@ impl Agent {
     }
 
     /// Returns true if the program's checkpoint is restored; otherwise starts the restore.
-    pub(super) fn has_checkpoint(&mut self, run: &Run) -> bool {
+    pub(super) fn has_checkpoint(&mut self, run: &AttemptRun) -> bool {
         if self.restored_round == Some(run.round) {
             return true;
         }

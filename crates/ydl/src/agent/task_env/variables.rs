@@ -14,7 +14,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
-use ydl_core::{Run, TaskId, spec::Environment};
+use ydl_core::{AttemptRun, TaskId, spec::Environment};
 use ydl_os::env;
 use ydl_proto::files::{JobTarget, SubmittedJob};
 
@@ -27,7 +27,7 @@ impl TaskEnv {
         &self,
         bootstrap: &Bootstrap,
         submitted: &SubmittedJob,
-        run: &Run,
+        run: &AttemptRun,
     ) -> Result<BTreeMap<String, String>, String> {
         let to_text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))

@@ -117,8 +117,8 @@ impl<B: Backend, D: Journal> Master<B, D> {
                 }
                 AgentReport::Started { round } => Event::Started { container, round },
                 AgentReport::Exited { round, exit } => Event::Exited { container, round, exit },
-                AgentReport::OutputsUploaded { error } => {
-                    Event::OutputsUploaded { container, error }
+                AgentReport::Stopped { upload_error } => {
+                    Event::AgentStopped { container, upload_error }
                 }
             });
         }

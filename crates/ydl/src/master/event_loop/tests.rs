@@ -338,7 +338,7 @@ impl FakeAgent {
         self.report = match synced.order {
             Order::Wait { round, .. } => Some(ready(round)),
             Order::Run(run) => Some(exited(run.round)),
-            Order::Stop { .. } => Some(AgentReport::OutputsUploaded { error: None }),
+            Order::Stop { .. } => Some(AgentReport::Stopped { upload_error: None }),
         };
     }
 
