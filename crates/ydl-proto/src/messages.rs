@@ -16,9 +16,9 @@ pub fn heartbeat_interval(timeout: Span) -> Duration {
 
 /// Maximum bytes of frames per request or response of `/v1/links`, unless a single frame is larger.
 ///
-/// `POST /v1/links?round=R&connection=N` carries frames of an agent in order, one call at a time. `GET` of the same path
+/// `POST /v1/links?round=R&session=N` carries frames of an agent in order, one call at a time. `GET` of the same path
 /// waits for frames for the agent. Both responses may carry such frames, and they may overtake each other: a response
-/// that is not empty begins with its sequence number, from 1 on each connection, in eight bytes.
+/// that is not empty begins with its sequence number, from 1 in each session, in eight bytes.
 pub const LINKS_BYTES_MAX: usize = 1 << 20;
 
 /// Length of the sequence number in front of frames for an agent.

@@ -5,7 +5,7 @@
 //!
 //! * [`protocol`]: the [`Protocol`] trait and its types.
 //! * [`link`]: byte streams between a program and a protocol, across reconnects and master restarts. The agent runs a
-//!   [`LinkSender`], the master a [`LinkServer`].
+//!   [`AgentLinks`], the master a [`LinkServer`].
 //! * [`c10d`]: PyTorch's TCPStore.
 //! * [`gloo`]: Horovod's store, and the driver of its elastic jobs.
 //! * [`pslite`]: the scheduler of MXNet's `dist_*` stores. [`zmtp`] is its transport.
@@ -34,8 +34,8 @@ mod harness;
 use ydl_core::{Cluster, Framework};
 
 pub use link::{
+    agent::{AgentLinks, SocketAction},
     frame::{ClientFrame, ConnId, Seq, ServerFrame},
-    sender::{LinkSender, SocketAction},
     server::{LinkOutput, LinkRecord, LinkServer},
 };
 pub use protocol::{Action, Effects, LinkId, Peer, Protocol, Rejection, RetryTimer};

@@ -1,9 +1,9 @@
 //! The [`Protocol`] trait: a rendezvous protocol as a deterministic state machine.
 //!
 //! A program connects to a port of its own agent. The connection is a *link*: its bytes reach the master in order, and
-//! the agent, not the bytes, identifies the task. A protocol sees complete messages only. Its runner, a
-//! [`LinkServer`](crate::LinkServer) in the master, buffers a partial message and passes it again together with the
-//! bytes that follow.
+//! the agent, not the bytes, identifies the task. A protocol gets the bytes since its last message, and says where the
+//! first message ends. Its runner, a [`LinkServer`](crate::LinkServer) in the master, keeps an incomplete message and
+//! passes it again together with the bytes that follow.
 //!
 //! A master can fail at any moment. The agent resends what came over a link since the last message that was consumed.
 //! If a message calls [`Effects::persist`], it is written to the journal before any of its actions runs. A new master

@@ -21,7 +21,7 @@ struct C10dLink {
     dialect: Option<Dialect>,
     /// Minimum length of the next message.
     needed: usize,
-    /// A rejected message ended a persisted wait.
+    /// A rejected message had ended a wait that is in the journal, so `close` must be persisted.
     wait_dropped: bool,
 }
 
@@ -71,7 +71,8 @@ impl C10dStore {
         (self.keys.bytes(), self.waits.bytes() + self.watches.bytes())
     }
 
-    /// Executes a command of a link that does not wait. `persisted`: the message is persisted in any case.
+    /// Executes a command of a link, which must not be waiting. `persisted`: the caller persists the message whatever the
+    /// command does.
     fn execute(
         &mut self,
         link: LinkId,

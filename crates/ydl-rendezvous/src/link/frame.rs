@@ -1,12 +1,13 @@
 //! Frames that the agent and the master exchange about links.
 //!
-//! The agent assigns the connection ids, so that they stay valid when it moves to another master. Both ends count: the
-//! agent the bytes that came from a program, the master its output on a link. After a reconnect each end reports its
-//! position, and the other end resends what is missing.
+//! Agents number the connections that they accept, the protocol those that it requests. Both numbers stay valid with a
+//! new master. Both ends count: the agent the bytes that a program wrote, the master its output on a link. At the start
+//! of a session, the agent reports its positions and resends its unacknowledged bytes; the master acknowledges what it
+//! has, and resends the output that the agent lacks.
 
 use serde::{Deserialize, Serialize};
 
-/// Identifier of a connection, assigned by the agent.
+/// Identifier of a connection between a program and its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ConnId {
     /// A program connected to the agent.
@@ -15,7 +16,8 @@ pub enum ConnId {
     Outbound(u64),
 }
 
-/// Position in the master's output on a link: the input bytes consumed so far, and the number of the output item since.
+/// Identifies one output item of a link: how many bytes of the program were consumed when it was produced, and its number
+/// among the items produced at that point. A new master produces the same ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq {
     /// Bytes of the program consumed before this output.

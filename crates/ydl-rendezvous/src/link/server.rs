@@ -1,10 +1,10 @@
 //! The master's end of the links of one protocol.
 //!
 //! Assembles messages from the bytes that agents send, passes them to the protocol and turns its actions into a
-//! [`LinkOutput`]. The master (its `RendezvousLinks`) handles outputs in order: it persists the records of an
-//! output, and sends frames only when all earlier records are durable. So a new master knows every response that a
-//! program has received. Frames go over the session that is attached when the output is produced, or are dropped: the
-//! next session resends what is missing.
+//! [`LinkOutput`]. The master's event loop handles outputs in order: it persists the records of an output, and sends
+//! frames only when all earlier records are durable. So a new master has every state that a response depended on.
+//! Frames go over the session that is attached when the output is produced, or are dropped: the next session resends
+//! what is missing.
 //!
 //! * `input`: bytes of links. `actions`: actions of the protocol, and the ends of links.
 //! * `attach`: new links and sessions. `state`: state of a link. `output`: records and frames for the master.
@@ -42,8 +42,8 @@ pub struct LinkServer {
     dials: BTreeMap<LinkId, (TaskId, u16)>,
     /// Unacknowledged output bytes of each task.
     unacked: BTreeMap<TaskId, usize>,
-    /// The attempt of each task that has sent a frame to this server. Only these are subject to limits: an attempt
-    /// known from the journal alone acknowledges nothing, and its links stay even if they have ended.
+    /// The attempt of each task that has sent a frame to this server. Only these are subject to limits: during a replay
+    /// nothing is acknowledged, and ends of links may be missing, so limits would reject valid links.
     live: BTreeMap<TaskId, u32>,
     /// Links that may have exceeded the limit of unacknowledged bytes.
     slow: BTreeSet<LinkId>,

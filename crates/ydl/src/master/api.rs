@@ -7,7 +7,7 @@ use super::{
     inbox::{DurableFlag, Envelope, MasterRequest},
     kv::{OnlyIf, Op, Wait},
     kv_service::KvRequest,
-    links::ConnectionId,
+    links::SessionId,
 };
 use hyper::Method;
 use serde::de::DeserializeOwned;
@@ -229,9 +229,9 @@ fn parse_request(
         (&Method::POST | &Method::GET, ["links"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
             let round = number("round", 0)?.try_into();
-            let at = ConnectionId {
+            let at = SessionId {
                 round: round.map_err(|_| bad("invalid `round`"))?,
-                number: number("connection", 0)?,
+                number: number("session", 0)?,
             };
             match head.method {
                 Method::GET => MasterRequest::ListenLinks { container, at },

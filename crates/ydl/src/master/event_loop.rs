@@ -1,7 +1,8 @@
 //! Event loop around the core, with one bounded inbox.
 //!
 //! It makes no decisions. It feeds events to the core, journals them, and performs the core's actions only
-//! once the journal is durable. Responses are no exception, because requesters rely on them.
+//! once the journal is flushed. Responses that depend on the journal wait in the outbox for that; those of
+//! reads (logs, views, history) do not.
 
 mod requests;
 mod status;
@@ -48,7 +49,7 @@ pub struct Master<B, D> {
     backend: B,
     clock: Clock,
     journal: D,
-    /// Effects of entries that are not durable yet.
+    /// Effects of records that are not durable yet.
     outbox: Outbox,
     history: HistoryFile,
     kv: KvService,
@@ -198,7 +199,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
         for effect in self.outbox.take() {
             match effect {
                 Effect::Act(action) => self.act(action),
-                Effect::Send(frames_out) => self.links.deliver(&frames_out),
+                Effect::Send(frame) => self.links.enqueue(&frame),
                 Effect::Respond(to, response) => {
                     // The requester may have disconnected.
                     let _ = to.send(response);
@@ -259,12 +260,13 @@ impl<B: Backend, D: Journal> Master<B, D> {
         }
     }
 
-    fn journal_and_send(
+    /// Appends records to the journal, and queues frames until they are durable.
+    fn append_and_queue(
         &mut self,
         (records, frames_out): (Vec<ydl_rendezvous::LinkRecord>, Vec<OutgoingFrame>),
     ) {
-        for durable in records {
-            self.journal.append(&JournalRecord::Link(self.links.round(), durable));
+        for record in records {
+            self.journal.append(&JournalRecord::Link(self.links.round(), record));
         }
         self.outbox.send_frames(frames_out);
     }
@@ -282,7 +284,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
     fn check(&mut self) {
         let now = Instant::now();
         let again = self.links.retry_due(now);
-        self.journal_and_send(again);
+        self.append_and_queue(again);
         for container in self.agents.newly_missed(&self.job) {
             tracing::warn!(%container, "missed heartbeats of an agent");
             self.handle_event(Event::HeartbeatMissed { container });

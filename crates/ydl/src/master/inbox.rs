@@ -142,8 +142,8 @@ pub enum MasterRequest {
     Links {
         /// Container of the agent.
         container: ContainerId,
-        /// Connection of the agent.
-        at: super::links::ConnectionId,
+        /// Session of the agent.
+        at: super::links::SessionId,
         /// Frames of the program.
         frames: Vec<ClientFrame>,
     },
@@ -151,8 +151,8 @@ pub enum MasterRequest {
     ListenLinks {
         /// Container of the agent.
         container: ContainerId,
-        /// Connection of the agent.
-        at: super::links::ConnectionId,
+        /// Session of the agent.
+        at: super::links::SessionId,
     },
     /// An agent responds to a log request.
     LogReply {

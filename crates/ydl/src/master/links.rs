@@ -1,8 +1,7 @@
 //! Rendezvous of the job's framework, which programs reach through their agents.
 //!
-//! Each round has its own server. Agents number their connections to this master. A frame goes over the
-//! connection that the agent has at that moment, or is dropped: on its next connection the agent receives
-//! everything again.
+//! Each round has its own server. Agents use `/v1/links` in numbered sessions. A frame goes over the session that
+//! its agent has at that moment, or is dropped: in its next session the agent receives everything again.
 
 use super::inbox::MasterResponse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +14,7 @@ use ydl_rendezvous::{
     link::codec::Codec,
 };
 
-/// Maximum size of frames for an agent that does not fetch them. It reconnects and receives everything again.
+/// Maximum size of frames for an agent that does not fetch them. It starts a new session and receives everything again.
 const PENDING_MAX: usize = 128 << 20;
 
 /// Rendezvous of the latest round.
@@ -23,18 +22,18 @@ const PENDING_MAX: usize = 128 << 20;
 pub(super) struct RendezvousLinks {
     round: u32,
     server: Option<LinkServer>,
-    connections: BTreeMap<TaskId, AgentConnection>,
+    sessions: BTreeMap<TaskId, AgentSession>,
     /// Tasks with new frames since the last flush.
     dirty: BTreeSet<TaskId>,
-    /// Tasks with a rejected connection: each is logged once.
+    /// Tasks with a rejected session: each is logged once.
     rejected: BTreeSet<TaskId>,
     /// Time of the next retry, unless programs react before. A new master starts its timers again.
     retry: Option<(RetryTimer, Instant)>,
 }
 
-/// Connection of an agent.
+/// Session of an agent.
 #[derive(Debug)]
-struct AgentConnection {
+struct AgentSession {
     container: ContainerId,
     round: u32,
     number: u64,
@@ -44,16 +43,16 @@ struct AgentConnection {
     waiter: Option<oneshot::Sender<MasterResponse>>,
 }
 
-/// Identifies a connection of an agent.
+/// Identifies a session of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionId {
+pub struct SessionId {
     /// Round of the program that uses the links.
     pub round: u32,
     /// Number chosen by the agent, ascending.
     pub number: u64,
 }
 
-/// Frame for an agent, bound to a connection.
+/// Frame for an agent, bound to a session.
 #[derive(Debug)]
 pub(super) struct OutgoingFrame {
     task: TaskId,
@@ -62,8 +61,8 @@ pub(super) struct OutgoingFrame {
 }
 
 impl RendezvousLinks {
-    /// Starts a round, which replaces an earlier one. The server is created here and not on the first
-    /// connection: members may change before, and connections are not journaled. Tasks that join a running
+    /// Starts a round, which replaces an earlier one. The server is created here and not by the first session:
+    /// members may change before, and sessions are not journaled. Tasks that join a running
     /// round have a later number of their own, and its cluster.
     pub(super) fn start_round(&mut self, framework: Framework, cluster: &Cluster) {
         if cluster.round > self.round {
@@ -101,7 +100,7 @@ impl RendezvousLinks {
         &mut self,
         job: &Job,
         container: &ContainerId,
-        at: ConnectionId,
+        at: SessionId,
         frames: Vec<ClientFrame>,
     ) -> Result<(Vec<LinkRecord>, Vec<OutgoingFrame>), Reply> {
         let run = job.run_in(container).filter(|run| run.round == at.round);
@@ -113,14 +112,14 @@ impl RendezvousLinks {
             return Err(round_over());
         }
         if let Some(ClientFrame::Attach(_)) = frames.first() {
-            if let Some(connection) = self.connections.get(&peer.task)
-                && (&connection.container, connection.round) == (container, at.round)
-                && at.number < connection.number
+            if let Some(session) = self.sessions.get(&peer.task)
+                && (&session.container, session.round) == (container, at.round)
+                && at.number < session.number
             {
-                // The agent replaced this connection by a newer one, which this frame would end.
-                return Err(unknown_connection());
+                // The agent replaced this session by a newer one, which this frame would end.
+                return Err(unknown_session());
             }
-            let connection = AgentConnection {
+            let session = AgentSession {
                 container: container.clone(),
                 round: at.round,
                 number: at.number,
@@ -128,9 +127,9 @@ impl RendezvousLinks {
                 sent: 0,
                 waiter: None,
             };
-            self.connections.insert(peer.task.clone(), connection);
+            self.sessions.insert(peer.task.clone(), session);
         }
-        self.connection(&peer.task, container, at)?;
+        self.session(&peer.task, container, at)?;
         let (mut records, mut frames_out) = (Vec::new(), Vec::new());
         for frame in frames {
             let Some(server) = &mut self.server else { break };
@@ -165,53 +164,52 @@ impl RendezvousLinks {
         (records, self.outgoing(output))
     }
 
-    /// Registers an agent that waits for frames.
+    /// Registers the GET of an agent that waits for frames.
     pub(super) fn listen(
         &mut self,
         job: &Job,
         container: &ContainerId,
-        at: ConnectionId,
+        at: SessionId,
         respond_to: oneshot::Sender<MasterResponse>,
     ) -> Result<(), (oneshot::Sender<MasterResponse>, Reply)> {
         let Some(task) = job.task_in_container(container) else {
             return Err((respond_to, round_over()));
         };
-        match self.connection(&task, container, at) {
-            Ok(connection) => {
-                connection.waiter = Some(respond_to);
-                connection.flush();
+        match self.session(&task, container, at) {
+            Ok(session) => {
+                session.waiter = Some(respond_to);
+                session.flush();
                 Ok(())
             }
             Err(reply) => Err((respond_to, reply)),
         }
     }
 
-    /// Queues a frame for its agent, once its cause is durable.
-    pub(super) fn deliver(&mut self, outgoing: &OutgoingFrame) {
-        let connection = self.connections.get_mut(&outgoing.task);
-        let Some(connection) = connection.filter(|connection| connection.number == outgoing.number)
-        else {
+    /// Queues a frame for its agent. Its cause must be durable.
+    pub(super) fn enqueue(&mut self, outgoing: &OutgoingFrame) {
+        let session = self.sessions.get_mut(&outgoing.task);
+        let Some(session) = session.filter(|session| session.number == outgoing.number) else {
             return;
         };
-        outgoing.frame.encode(&mut connection.pending);
-        if connection.pending.len() > PENDING_MAX {
-            self.connections.remove(&outgoing.task);
+        outgoing.frame.encode(&mut session.pending);
+        if session.pending.len() > PENDING_MAX {
+            self.sessions.remove(&outgoing.task);
             return;
         }
         self.dirty.insert(outgoing.task.clone());
     }
 
-    /// Answers an agent after its frames became durable, with the frames that wait for it.
+    /// Answers the POST of an agent, whose frames must be durable, with the frames that wait for it.
     pub(super) fn respond(
         &mut self,
         task: &TaskId,
         number: u64,
         respond_to: oneshot::Sender<MasterResponse>,
     ) {
-        let connection = self.connections.get_mut(task);
-        match connection.filter(|connection| connection.number == number) {
-            Some(connection) => connection.respond(respond_to),
-            // The attempt is over, or the agent reconnected.
+        let session = self.sessions.get_mut(task);
+        match session.filter(|session| session.number == number) {
+            Some(session) => session.respond(respond_to),
+            // The attempt is over, or the agent has another session.
             None => drop(respond_to.send(Reply::empty().into())),
         }
     }
@@ -219,8 +217,8 @@ impl RendezvousLinks {
     /// Sends pending frames to all waiting agents.
     pub(super) fn flush(&mut self) {
         for task in std::mem::take(&mut self.dirty) {
-            if let Some(connection) = self.connections.get_mut(&task) {
-                connection.flush();
+            if let Some(session) = self.sessions.get_mut(&task) {
+                session.flush();
             }
         }
     }
@@ -242,7 +240,7 @@ impl RendezvousLinks {
             return Vec::new();
         };
         let output = server.attempt_ended(&peer(run));
-        self.connections.remove(&run.task);
+        self.sessions.remove(&run.task);
         self.outgoing(output)
     }
 
@@ -252,18 +250,16 @@ impl RendezvousLinks {
         server.map(|server| server.missing()).unwrap_or_default()
     }
 
-    fn connection(
+    fn session(
         &mut self,
         task: &TaskId,
         container: &ContainerId,
-        at: ConnectionId,
-    ) -> Result<&mut AgentConnection, Reply> {
-        let connection = self.connections.get_mut(task);
-        connection
-            .filter(|connection| {
-                connection.number == at.number && connection.container == *container
-            })
-            .ok_or_else(unknown_connection)
+        at: SessionId,
+    ) -> Result<&mut AgentSession, Reply> {
+        let session = self.sessions.get_mut(task);
+        session
+            .filter(|session| session.number == at.number && session.container == *container)
+            .ok_or_else(unknown_session)
     }
 
     fn outgoing(&mut self, output: LinkOutput) -> Vec<OutgoingFrame> {
@@ -276,14 +272,14 @@ impl RendezvousLinks {
             }
         }
         let connected = |(task, frame): (TaskId, ServerFrame)| {
-            let number = self.connections.get(&task)?.number;
+            let number = self.sessions.get(&task)?.number;
             Some(OutgoingFrame { task, number, frame })
         };
         output.frames.into_iter().filter_map(connected).collect()
     }
 }
 
-impl AgentConnection {
+impl AgentSession {
     fn flush(&mut self) {
         if !self.pending.is_empty()
             && let Some(respond_to) = self.waiter.take()
@@ -292,7 +288,7 @@ impl AgentConnection {
         }
     }
 
-    /// Answers with pending frames. If the response is lost, the connection is broken and the agent reconnects.
+    /// Answers with pending frames. If the response is lost, the agent starts a new session.
     fn respond(&mut self, respond_to: oneshot::Sender<MasterResponse>) {
         if self.pending.is_empty() {
             let _ = respond_to.send(Reply::empty().into());
@@ -335,8 +331,8 @@ fn peer(run: &AttemptRun) -> Peer {
     Peer { task: run.task.clone(), attempt: run.attempt, host: host.into() }
 }
 
-fn unknown_connection() -> Reply {
-    Reply::error(409, "unknown connection", None)
+fn unknown_session() -> Reply {
+    Reply::error(409, "unknown session", None)
 }
 
 fn round_over() -> Reply {

@@ -17,14 +17,14 @@ pub(super) enum Effect {
     Send(OutgoingFrame),
     /// Response to a request.
     Respond(oneshot::Sender<MasterResponse>, MasterResponse),
-    /// The frames of an agent are durable; its response carries frames for it.
+    /// Answers the POST of an agent, once its frames are durable, with the frames that wait for it.
     FramesDurable {
         task: TaskId,
-        /// Number of the agent's connection.
+        /// Number of the agent's session.
         number: u64,
         respond_to: oneshot::Sender<MasterResponse>,
     },
-    /// The reports of an agent are durable; it waits for its order, which is read when this is performed.
+    /// Answers the sync of an agent, once its reports are durable, with its order, which is read when this is performed.
     ReportsDurable {
         container: ContainerId,
         versions: AgentVersions,

@@ -54,8 +54,9 @@ impl LinkServer {
         }
     }
 
-    /// Applies actions. `persisted`: a replay produces them again. Output that a replay does not produce, on a link
-    /// other than `own`, is sent once and has no position: positions must be the same after a replay.
+    /// Applies actions. `persisted`: the cause is in the journal, so a replay produces the same output. Other output gets
+    /// a position only on the link that caused it (`own`), whose program's bytes are resent to a new master. On other
+    /// links it is sent once and never resent.
     pub(super) fn apply(
         &mut self,
         actions: Vec<Action>,

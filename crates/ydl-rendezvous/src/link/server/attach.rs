@@ -1,4 +1,4 @@
-//! Sessions of agents: opening links, and resuming them on another session or another master.
+//! Sessions of agents: opens links, and resumes them in another session or on another master.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ impl LinkServer {
                 output.send(peer, ServerFrame::Release(one.conn));
                 continue;
             };
-            // Output of the open on this very link is unacknowledged. It is resent below unless the program has it.
+            // Do not send output of the open twice: `resume` sends all unacknowledged output of this link.
             let own = |(task, frame): &(TaskId, ServerFrame)| {
                 *task == peer.task
                     && matches!(frame, ServerFrame::Data(conn, ..) | ServerFrame::Close(conn, _) if *conn == one.conn)
@@ -107,6 +107,7 @@ impl LinkServer {
             }
             return;
         }
+        // An earlier master answered these reads; they are not in the journal.
         if at.acked.consumed > state.consumed {
             state.skip_to(at.acked.consumed);
         }

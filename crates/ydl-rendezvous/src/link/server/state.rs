@@ -11,11 +11,11 @@ use crate::{
 pub(super) struct LinkState {
     pub(super) peer: Peer,
     pub(super) conn: ConnId,
-    /// Input bytes in complete messages.
+    /// Bytes that the program wrote, as far as they are complete messages.
     pub(super) consumed: u64,
     /// End of the last persisted message.
     pub(super) persisted: u64,
-    /// Input bytes of an incomplete message.
+    /// Bytes of an incomplete message.
     pub(super) partial: Vec<u8>,
     pub(super) last_seq: Seq,
     pub(super) unacked: VecDeque<(Seq, OutputItem)>,

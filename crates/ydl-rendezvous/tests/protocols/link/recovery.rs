@@ -8,7 +8,7 @@ use std::{
 
 use ydl_core::TaskId;
 use ydl_rendezvous::{
-    ClientFrame, ConnId, Effects, LinkId, LinkOutput, LinkRecord, LinkSender, LinkServer, Peer,
+    AgentLinks, ClientFrame, ConnId, Effects, LinkId, LinkOutput, LinkRecord, LinkServer, Peer,
     Protocol, Rejection, RetryTimer, ServerFrame, SocketAction,
 };
 
@@ -143,7 +143,7 @@ impl Rng {
 /// A program and its agent.
 struct Client {
     peer: Peer,
-    sender: LinkSender,
+    sender: AgentLinks,
     up: VecDeque<ClientFrame>,
     down: VecDeque<ServerFrame>,
     connection: u64,
@@ -163,7 +163,7 @@ struct Client {
 
 impl Client {
     fn new(index: u32, rng: &mut Rng) -> Client {
-        let mut sender = LinkSender::default();
+        let mut sender = AgentLinks::default();
         let (conn, _) = sender.accept();
         let commands = [b"a", b"s", b"r", b"w", b"h", b"s", b"a"];
         let mut script: VecDeque<[u8; 2]> = (0..10 + rng.below(20))
@@ -447,7 +447,7 @@ fn failovers_are_invisible_to_programs() {
 
 #[test]
 fn buffered_bytes_are_resent_in_bounded_chunks() {
-    let mut sender = LinkSender::default();
+    let mut sender = AgentLinks::default();
     let (conn, _) = sender.accept();
     let (other, _) = sender.accept();
     let value = vec![b's'; 900 << 10];

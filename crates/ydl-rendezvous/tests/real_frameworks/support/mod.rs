@@ -17,7 +17,7 @@ use std::{
 
 use ydl_core::{Cluster, TaskId};
 use ydl_rendezvous::{
-    ClientFrame, ConnId, LinkOutput, LinkRecord, LinkSender, LinkServer, Peer, Protocol,
+    AgentLinks, ClientFrame, ConnId, LinkOutput, LinkRecord, LinkServer, Peer, Protocol,
     RetryTimer, ServerFrame, SocketAction,
 };
 
@@ -77,7 +77,7 @@ impl Sockets {
         let agents = peers.iter().map(|peer| {
             let agent = Agent {
                 peer: peer.clone(),
-                sender: LinkSender::default(),
+                sender: AgentLinks::default(),
                 streams: HashMap::new(),
             };
             (peer.task.clone(), agent)
@@ -140,7 +140,7 @@ impl Drop for Sockets {
 
 struct Agent {
     peer: Peer,
-    sender: LinkSender,
+    sender: AgentLinks,
     streams: HashMap<ConnId, TcpStream>,
 }
 
@@ -222,7 +222,7 @@ impl Master {
             Event::Ended(peer) => {
                 let agent = self.agents.get_mut(&peer.task).unwrap();
                 agent.peer.attempt = peer.attempt + 1;
-                agent.sender = LinkSender::default();
+                agent.sender = AgentLinks::default();
                 agent.streams.clear();
                 let output = self.server.attempt_ended(&peer);
                 self.journal.push(JournalEntry::Ended(peer));

@@ -1,9 +1,9 @@
-//! The agent's connection to the master: sends the input of programs and receives their output.
+//! The agent's session with the master: sends the bytes that programs wrote, and receives the bytes for them.
 //!
 //! Makes two calls at a time: a POST with frames, and a GET that polls for frames. Both responses contain frames and
 //! are numbered, because one may overtake the other. When a call fails or the master changes, a new session starts,
-//! with a new number, and the `LinkSender` resends all unacknowledged input. Acknowledgements of output are delayed:
-//! they are sent with the next frames, or after a timeout.
+//! with a new number, and the `AgentLinks` resends all unacknowledged bytes. Acknowledgements of received bytes are
+//! delayed: they are sent with the next frames, or after a timeout.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use ydl_rendezvous::{
-    ClientFrame, ConnId, LinkSender, Seq, ServerFrame, SocketAction,
+    AgentLinks, ClientFrame, ConnId, Seq, ServerFrame, SocketAction,
     link::{
         codec::{Codec as _, decode_all},
         reorder::ReorderBuffer,
@@ -25,7 +25,7 @@ use super::socket::Socket;
 use ydl_net::client::{CallError, Client, Payload};
 use ydl_proto::messages::{LINKS_BYTES_MAX, LINKS_NUMBER_BYTES};
 
-/// Timeout of a POST. The master may have to flush its journal first.
+/// Timeout of a POST. Longer than the master's own timeout, so it means that the master is gone.
 const POST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Duration of a poll, and the additional time for its response.
 const POLL: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
@@ -60,7 +60,7 @@ pub(super) struct LinkClient {
     host: String,
     events: mpsc::Sender<SocketEvent>,
     inbox: mpsc::Receiver<SocketEvent>,
-    sender: LinkSender,
+    links: AgentLinks,
     sockets: BTreeMap<ConnId, Socket>,
     /// Frames for the master.
     outgoing: Vec<ClientFrame>,
@@ -70,7 +70,8 @@ pub(super) struct LinkClient {
     ack_at: Option<Instant>,
     /// Frames of this session, in order.
     incoming: ReorderBuffer<Vec<ServerFrame>>,
-    connection: u64,
+    /// Number of the session.
+    session: u64,
     /// The master has accepted the session.
     attached: bool,
     posting: Option<PendingCall>,
@@ -89,7 +90,7 @@ impl LinkClient {
         events: mpsc::Sender<SocketEvent>,
         inbox: mpsc::Receiver<SocketEvent>,
     ) -> (LinkClient, watch::Receiver<bool>) {
-        let sender = LinkSender::default();
+        let links = AgentLinks::default();
         let (idle, is_idle) = watch::channel(true);
         let link_client = LinkClient {
             client,
@@ -97,14 +98,14 @@ impl LinkClient {
             host,
             events,
             inbox,
-            outgoing: sender.attach(),
-            sender,
+            outgoing: links.attach(),
+            links,
             sockets: BTreeMap::new(),
             acks: BTreeMap::new(),
             unacked_bytes: 0,
             ack_at: None,
             incoming: ReorderBuffer::default(),
-            connection: 1,
+            session: 1,
             attached: false,
             posting: None,
             polling: None,
@@ -120,7 +121,7 @@ impl LinkClient {
     pub(super) async fn run(mut self) {
         loop {
             self.start_calls();
-            let idle = self.sender.is_empty() && self.posting.is_none() && self.outgoing.is_empty();
+            let idle = self.links.is_empty() && self.posting.is_none() && self.outgoing.is_empty();
             self.idle.send_if_modified(|was| std::mem::replace(was, idle) != idle);
             tokio::select! {
                 Some(event) = self.inbox.recv() => self.on_event(event),
@@ -166,9 +167,9 @@ impl LinkClient {
 
     fn request(&self, method: Method, payload: Payload, timeout: Duration) -> PendingCall {
         let client = self.client.borrow().clone();
-        let (round, connection) = (self.round, self.connection);
+        let (round, session) = (self.round, self.session);
         let wait = POLL.0.as_millis();
-        let path = format!("/v1/links?round={round}&connection={connection}&wait_ms={wait}");
+        let path = format!("/v1/links?round={round}&session={session}&wait_ms={wait}");
         Box::pin(async move {
             let response = client.call(method, &path, payload, timeout).await?;
             if response.body.is_empty() {
@@ -189,6 +190,11 @@ impl LinkClient {
         let frames = acks.map(|(conn, seq)| ClientFrame::Ack(conn, seq));
         // Connection ids are not reused, so an early acknowledgement cannot refer to another connection.
         self.outgoing.splice(..0, frames);
+        self.reset_acks();
+    }
+
+    fn reset_acks(&mut self) {
+        self.acks.clear();
         self.unacked_bytes = 0;
         self.ack_at = None;
     }
@@ -239,14 +245,13 @@ impl LinkClient {
     }
 
     fn start_session(&mut self, pause: Duration) {
-        self.connection += 1;
+        self.session += 1;
         self.attached = false;
         self.posting = None;
         self.polling = None;
         // The attach frame contains all acknowledgements.
-        self.acks.clear();
-        self.flush_acks();
-        self.outgoing = self.sender.attach();
+        self.reset_acks();
+        self.outgoing = self.links.attach();
         self.incoming = ReorderBuffer::default();
         self.not_before = Instant::now() + pause;
     }
@@ -257,20 +262,20 @@ impl LinkClient {
                 if self.sockets.len() >= CONNECTIONS_MAX {
                     return self.warn_once("too many connections of the program to the rendezvous");
                 }
-                let (conn, frame) = self.sender.accept();
+                let (conn, frame) = self.links.accept();
                 self.open(conn, stream, frame);
             }
             SocketEvent::Dialed(conn, Some(stream)) => {
-                let frame = self.sender.connected(conn);
+                let frame = self.links.connected(conn);
                 self.open(conn, stream, frame);
             }
             SocketEvent::Dialed(conn, None) => {
-                let frame = self.sender.close(conn);
+                let frame = self.links.close(conn);
                 self.outgoing.push(frame);
             }
             SocketEvent::Read(conn, bytes) => {
-                self.outgoing.extend(self.sender.read(conn, &bytes));
-                if self.sender.buffered() > BUFFERED_MAX {
+                self.outgoing.extend(self.links.read(conn, &bytes));
+                if self.links.buffered() > BUFFERED_MAX {
                     self.warn_once("the rendezvous buffer of the program is full");
                     self.close(conn);
                 }
@@ -285,13 +290,13 @@ impl LinkClient {
     }
 
     fn close(&mut self, conn: ConnId) {
-        if self.sender.contains(conn) {
-            self.outgoing.push(self.sender.close(conn));
+        if self.links.contains(conn) {
+            self.outgoing.push(self.links.close(conn));
         }
     }
 
     fn on_frame(&mut self, frame: ServerFrame) {
-        let (action, response) = self.sender.receive(frame);
+        let (action, response) = self.links.receive(frame);
         match response {
             Some(ClientFrame::Ack(conn, seq)) => {
                 self.acks.insert(conn, seq);

@@ -38,9 +38,9 @@ pub(in crate::agent) struct LinkTasks {
 }
 
 impl LinkTasks {
-    /// Waits until all input is acknowledged and all connections are closed.
+    /// Waits until the master has acknowledged all bytes of the program and all connections are closed.
     pub(in crate::agent) async fn drained(&mut self) {
-        // The sender is gone when the round is over.
+        // The link client is gone when the round is over.
         let _ = self.idle.wait_for(|idle| *idle).await;
     }
 }
@@ -58,8 +58,9 @@ impl LinkListener {
         self.address.port()
     }
 
-    /// Accepts connections and forwards them to the master of `client`, in this round. The program listens on `host`.
-    /// `guarded`: closes connections of processes that are not descendants of this one.
+    /// Accepts connections and forwards their bytes to the current master, in this round. The master may ask for
+    /// connections to ports of the program, on `host`. `guarded`: closes connections of processes that are not
+    /// descendants of this one.
     pub(in crate::agent) fn serve(
         self,
         client: watch::Receiver<Arc<Client>>,

@@ -1,4 +1,4 @@
-//! A connection of a program: reports its input as events and writes its output.
+//! A connection of a program: reports the bytes that it wrote as events, and writes the bytes for it.
 
 use std::sync::{
     Arc,

@@ -8,7 +8,7 @@ use crate::{
         inbox::{DurableFlag, Envelope, MasterRequest, MasterResponse},
         journal::{Journal, JournalRecord},
         kv_service::KvRequest,
-        links::ConnectionId,
+        links::SessionId,
         outbox::Effect,
     },
 };
@@ -137,13 +137,13 @@ impl<B: Backend, D: Journal> Master<B, D> {
     fn on_links(
         &mut self,
         container: &ContainerId,
-        at: ConnectionId,
+        at: SessionId,
         frames: Vec<ClientFrame>,
         respond_to: oneshot::Sender<MasterResponse>,
     ) {
         match self.links.receive(&self.job, container, at, frames) {
             Ok(output) => {
-                self.journal_and_send(output);
+                self.append_and_queue(output);
                 match self.job.task_in_container(container) {
                     Some(task) => self.outbox.push(Effect::FramesDurable {
                         task,

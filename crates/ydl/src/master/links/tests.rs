@@ -114,7 +114,7 @@ impl LinksHarness {
     fn send(&mut self, name: &str, frames: Vec<ClientFrame>) -> Vec<OutgoingFrame> {
         let container = ContainerId::from(name);
         let run = self.job.run_in(&container).expect("it runs");
-        let at = ConnectionId { round: run.round, number: 1 };
+        let at = SessionId { round: run.round, number: 1 };
         let received = self.links.receive(&self.job, &container, at, frames);
         let (records, frames_out) = received.expect("accepted");
         let round = self.links.round();
@@ -240,7 +240,7 @@ fn sidecars_neither_end_a_round_nor_take_part_in_it() {
     let rejected = |harness: &mut LinksHarness, name: &str| {
         let container = ContainerId::from(name);
         let run = harness.job.run_in(&container).expect("it runs");
-        let at = ConnectionId { round: run.round, number: 1 };
+        let at = SessionId { round: run.round, number: 1 };
         let frames = vec![ClientFrame::Attach(Vec::new())];
         let received = harness.links.receive(&harness.job, &container, at, frames);
         received.map(drop).expect_err("rejected").status
@@ -317,13 +317,13 @@ fn a_replayed_exit_uses_the_journaled_state_of_the_rendezvous() {
 }
 
 #[test]
-fn a_replaced_connection_is_rejected() {
+fn a_replaced_session_is_rejected() {
     let mut harness = LinksHarness::new();
     harness.up("c0");
     let container = ContainerId::from("c0");
     let round = harness.job.run_in(&container).expect("it runs").round;
     let receive = |harness: &mut LinksHarness, number: u64, frames: Vec<ClientFrame>| {
-        let at = ConnectionId { round, number };
+        let at = SessionId { round, number };
         harness.links.receive(&harness.job, &container, at, frames)
     };
     let attach = || vec![ClientFrame::Attach(Vec::new())];
@@ -333,7 +333,7 @@ fn a_replaced_connection_is_rejected() {
     assert!(receive(&mut harness, 6, attach()).is_ok());
     let frames = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, first.into())];
     assert!(receive(&mut harness, 6, frames).is_ok());
-    // A late frame of the earlier connection does not know the link.
+    // A late frame of the earlier session does not know the link.
     let rejected = receive(&mut harness, 5, attach()).expect_err("it is late");
     assert_eq!(rejected.status, 409);
     let frames = vec![ClientFrame::Data(call, first.len() as u64, rest.into())];
@@ -360,7 +360,7 @@ fn frames_come_with_the_next_response_and_are_never_lost() {
     harness.attach("c0");
     let container = ContainerId::from("c0");
     let run = harness.job.run_in(&container).expect("it runs");
-    let (task, at) = (run.task, ConnectionId { round: run.round, number: 1 });
+    let (task, at) = (run.task, SessionId { round: run.round, number: 1 });
     let listen = |harness: &mut LinksHarness| {
         let (respond_to, response) = oneshot::channel();
         let waiter = harness.links.listen(&harness.job, &container, at, respond_to);
@@ -372,7 +372,7 @@ fn frames_come_with_the_next_response_and_are_never_lost() {
         let call = ConnId::Inbound(call);
         let frames_out =
             harness.send("c0", vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, request)]);
-        frames_out.iter().for_each(|one| harness.links.deliver(one));
+        frames_out.iter().for_each(|one| harness.links.enqueue(one));
     };
     // They come with the response to its own frames, even while it waits.
     let mut waiter = listen(&mut harness);

@@ -54,7 +54,7 @@ fn connect_without_authorization(port: u16) {
     assert!(response.is_empty(), "an unauthorized connection got a response");
 }
 
-/// Sends requests with a wrong token, of an earlier or later round, or for an unknown connection to the master's link
+/// Sends requests with a wrong token, of an earlier or later round, or for an unknown session to the master's link
 /// endpoint, which rejects them.
 fn send_unauthorized_requests(home: &Home, master: u16) {
     let containers = fs::read_dir(home.job().join("containers")).expect("containers");

@@ -1,4 +1,5 @@
-//! The agent's end of links: buffers the bytes of programs until the master acknowledges them.
+//! The agent's end of links: buffers the bytes that programs wrote until the master acknowledges them, and applies the
+//! master's frames.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ pub enum SocketAction {
 
 /// The links of an agent's programs.
 #[derive(Debug, Default)]
-pub struct LinkSender {
+pub struct AgentLinks {
     conns: BTreeMap<ConnId, ConnBuffer>,
     /// Requested dials without a result.
     dialing: BTreeSet<ConnId>,
@@ -54,7 +55,7 @@ impl ConnBuffer {
     }
 }
 
-impl LinkSender {
+impl AgentLinks {
     /// Adds a connection that a program opened.
     pub fn accept(&mut self) -> (ConnId, ClientFrame) {
         self.accepted += 1;
