@@ -4,8 +4,8 @@
 //! One loop owns all state. Slow work (starting or stopping a program, copying outputs) runs outside the loop, so that
 //! the heartbeat continues.
 //!
-//! * `startup`: the start of an agent. `master_link`: connection to the master, which may move. `events`: what the loop
-//!   waits for, and its requests to the master.
+//! * `startup`: the start of an agent. `events`: what the loop waits for, and its requests to the master (sync).
+//!   `master_connection`: the address of the master, which may move.
 //! * `readiness`: inputs and ports for a round. `execution`: start, stop and end of programs.
 //! * `upload`: checkpoints and outputs. `tokens`: new tokens.
 //! * `requests`: requests of clients. `read_log`: for logs. `forward`: for connections to ports.
@@ -13,7 +13,7 @@
 mod events;
 mod execution;
 mod forward;
-mod master_link;
+mod master_connection;
 mod read_log;
 mod readiness;
 mod requests;
@@ -29,7 +29,7 @@ use crate::agent::measure::Meter;
 use events::{AgentEvent, MasterReply};
 use execution::{RunningProgram, StartingProgram};
 use hyper::Method;
-use master_link::MasterLink;
+use master_connection::MasterConnection;
 use readiness::Readiness;
 use requests::RequestPermits;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -65,7 +65,7 @@ pub(super) struct Agent {
     bootstrap: Bootstrap,
     submitted: SubmittedJob,
     task_env: TaskEnv,
-    master: MasterLink,
+    master: MasterConnection,
     /// The job's directory in HDFS, and the worker that writes to it.
     staging: Option<JobLayout>,
     hdfs_worker: Option<Arc<HdfsWorker>>,
@@ -259,7 +259,7 @@ impl Agent {
 
     /// Sends the remaining reports once: the master may be gone.
     async fn send_last_reports(&mut self) {
-        let last = self.sync();
+        let last = self.build_sync();
         if let Some(last) = last.filter(|_| !self.reports.is_empty()) {
             let path = "/v1/sync?wait_ms=0";
             let call = self.master.client.call(Method::POST, path, last, CALL_MAX / 10);
@@ -273,10 +273,10 @@ impl Agent {
         heartbeat_interval(self.submitted.spec.timeouts.heartbeat)
     }
 
-    fn sync(&mut self) -> Option<Payload> {
+    /// Builds the next sync from the reports so far and the current usage.
+    fn build_sync(&mut self) -> Option<Payload> {
         if self.running.is_some() {
             self.usage = self.meter.sample().ok();
-            self.end_if_halted();
         }
         if let Some(fetch) = &self.fetch {
             let mut usage = self.meter.sample().unwrap_or_default();

@@ -87,7 +87,7 @@ impl std::error::Error for StartError {}
 #[derive(Debug)]
 pub struct Program {
     pid: u32,
-    outside: Option<u32>,
+    shim_host_pid: Option<u32>,
     grace: Duration,
     commands: mpsc::Sender<ShimCommand>,
     exit: watch::Receiver<Option<ShimExit>>,
@@ -119,7 +119,7 @@ impl Program {
                 (connection.map_err(|(what, error)| shim_error(what)(error))?, capture)
             }
         };
-        let ShimConnection { socket, command: mut shim, pid: outside } = connection;
+        let ShimConnection { socket, command: mut shim, pid: shim_host_pid } = connection;
         let (mut reader, mut writer) = socket.into_split();
         let exchange = async {
             writer.write_all(&shim_protocol::frame(&start, START_BYTES_MAX)?).await?;
@@ -157,7 +157,7 @@ impl Program {
             // The receiver is gone if the program was dropped.
             let _ = exited.send(Some(exit));
         });
-        Ok(Program { pid, outside, grace: spec.grace, commands, exit, output })
+        Ok(Program { pid, shim_host_pid, grace: spec.grace, commands, exit, output })
     }
 
     /// Returns the pid of the first process; in a container, as seen inside.
@@ -166,8 +166,8 @@ impl Program {
     }
 
     /// Returns the pid of the shim if it is not a descendant of this process: in a container, as seen on the host.
-    pub fn outside(&self) -> Option<u32> {
-        self.outside
+    pub fn shim_host_pid(&self) -> Option<u32> {
+        self.shim_host_pid
     }
 
     /// Waits for the exit. Repeatable and cancel-safe.

@@ -44,7 +44,7 @@ pub(super) struct TaskEnv {
 
 /// Resources of the agent for the program it is about to start.
 #[derive(Debug)]
-pub(super) struct LaunchContext<'a> {
+pub(super) struct ProgramContext<'a> {
     /// Port of the rendezvous listener.
     pub(super) rendezvous_port: Option<u16>,
     /// Reserved ports.
@@ -81,7 +81,7 @@ impl TaskEnv {
         devices: &Devices,
         submitted: &SubmittedJob,
         run: &AttemptRun,
-        context: &LaunchContext<'_>,
+        context: &ProgramContext<'_>,
     ) -> Result<(ProgramSpec, OutputSpec), String> {
         let spec = &submitted.spec;
         let role = spec.role(&run.task.role).ok_or("the job has no such role")?;

@@ -1,6 +1,6 @@
 //! Events of an agent's loop, and the wait for the next one.
 
-use super::{Agent, CALL_MAX, LEAVE_MAX, master_link::MasterLink};
+use super::{Agent, CALL_MAX, LEAVE_MAX, master_connection::MasterConnection};
 use crate::agent::{
     exec::ExecError,
     program::{Program, StartError},
@@ -53,7 +53,8 @@ impl Agent {
         next_sync: Instant,
         cut_off: Instant,
     ) -> AgentEvent {
-        let payload = self.sync();
+        let payload = self.build_sync();
+        self.end_if_halted();
         let interval = self.heartbeat_interval();
         let path = format!("/v1/sync?wait_ms={}", interval.as_millis());
         let (client, mut moved) = self.master.split();
@@ -140,7 +141,7 @@ impl Agent {
             Some(()) = term.recv() => AgentEvent::Terminated,
             () = sleep_until(cut_off), if !self.is_terminating => AgentEvent::CutOff,
             fetched = tokens_fetched => AgentEvent::TokensFetched(fetched),
-            address = MasterLink::moved(&mut moved) => AgentEvent::MasterMoved(address),
+            address = MasterConnection::moved(&mut moved) => AgentEvent::MasterMoved(address),
             replied = sync => replied,
         }
     }

@@ -9,7 +9,7 @@ use crate::agent::{
     record::{self, ExitRecord},
     shim_protocol::ShimExit,
     shipping::LogShipperHandle,
-    task_env::LaunchContext,
+    task_env::ProgramContext,
 };
 use std::{
     collections::BTreeSet,
@@ -42,11 +42,12 @@ pub(super) struct RunningProgram {
     pub(super) started_at: Instant,
     /// Time of SIGKILL after SIGTERM.
     pub(super) kill_at: Option<Instant>,
-    /// Set if it was told to stop; and the files it had open for writing when it was killed.
+    /// Set if it was told to stop.
     stop_requested: bool,
+    /// Files that it had open for writing when it was killed.
     open_files: BTreeSet<(u64, u64)>,
     ended: Option<SystemTime>,
-    /// Deadline for its last output to its rendezvous, once it has exited.
+    /// Deadline for its last bytes to its rendezvous, once it has exited.
     output_deadline: Option<Instant>,
     /// Time it had been stopped by SIGSTOP, if it was killed for that.
     halted: Option<Duration>,
@@ -65,8 +66,8 @@ struct AttemptContext {
 }
 
 impl RunningProgram {
-    /// Waits until the program has exited and its last output to its rendezvous has arrived: other tasks may wait for
-    /// that.
+    /// Waits until the program has exited and its last bytes to its rendezvous have arrived, since other tasks may wait
+    /// for them.
     pub(super) async fn exited(&mut self, timeout: Duration) -> ShimExit {
         let exit = self.program.wait().await;
         self.ended.get_or_insert_with(SystemTime::now);
@@ -75,7 +76,7 @@ impl RunningProgram {
         if let Some(links) = &mut self.attempt.links
             && timeout_at(end, links.drained()).await.is_err()
         {
-            tracing::warn!("the program's last output to its rendezvous was not delivered");
+            tracing::warn!("the last bytes of the program to its rendezvous were not delivered");
         }
         exit
     }
@@ -224,7 +225,7 @@ impl Agent {
         let ports = self.port_reservation.as_ref().map(PortReservation::ports).unwrap_or_default();
         let program_env = &self.program_env;
         let prepared = listener.and_then(|listener| {
-            let context = LaunchContext {
+            let context = ProgramContext {
                 rendezvous_port: listener.as_ref().map(LinkListener::port),
                 ports,
                 program_env,
@@ -250,7 +251,7 @@ impl Agent {
                 if let (Some(worker), Some(staging)) = (&self.hdfs_worker, &self.staging) {
                     let remote = staging.attempt_logs(&attempt.task, attempt.attempt);
                     let (dir, rotation) = (output.dir.clone(), output.rotation);
-                    attempt.log_shipper = Some(worker.follow(dir, remote, rotation));
+                    attempt.log_shipper = Some(worker.ship_logs(dir, remote, rotation));
                 }
                 self.start_output_uploads();
                 if !is_sidecar {
@@ -275,8 +276,8 @@ impl Agent {
         };
         match started {
             Ok(program) => {
-                self.meter.outside(program.outside());
-                self.uploads.sent.program(program.outside());
+                self.meter.outside(program.shim_host_pid());
+                self.uploads.sent.program(program.shim_host_pid());
                 let round = attempt.round;
                 self.running = Some(RunningProgram {
                     program,

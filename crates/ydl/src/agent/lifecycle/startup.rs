@@ -1,7 +1,8 @@
 //! Startup of an agent from its container's directory.
 
 use super::{
-    Agent, master_link::MasterLink, requests::RequestPermits, tokens::TokenRefresh, upload::Uploads,
+    Agent, master_connection::MasterConnection, requests::RequestPermits, tokens::TokenRefresh,
+    upload::Uploads,
 };
 use crate::agent::{
     bootstrap::{self, Bootstrap},
@@ -40,9 +41,9 @@ impl Agent {
         let pin = Pin::of_pem(&pem).ok_or("the master's certificate is malformed")?;
         let token = Token::read(&dir.join(bootstrap::AGENT_TOKEN))
             .map_err(|e| unreadable("the token", &e))?;
-        // Meanwhile the master treats the container as not started, as while its node localizes files.
+        // No heartbeat is sent while this unpacks; the join timeout covers it.
         environment::unpack(&submitted, job.path(), &dir);
-        let mut master = MasterLink::new(&bootstrap, pin, token)?;
+        let mut master = MasterConnection::new(&bootstrap, pin, token)?;
         // On a cluster, logs are shipped to the job's directory, and the master may move.
         let staging = bootstrap.staging.as_deref().map(JobLayout::at);
         let mut worker = None;

@@ -80,7 +80,7 @@ impl HdfsWorker {
     }
 
     /// Ships the output of a program to the directory `remote` until the program has ended.
-    pub(in crate::agent) fn follow(
+    pub(in crate::agent) fn ship_logs(
         &self,
         local: PathBuf,
         remote: String,
@@ -88,10 +88,10 @@ impl HdfsWorker {
     ) -> LogShipperHandle {
         let hurry = self.hurry.subscribe();
         let clients = Arc::clone(&self.clients);
-        let (attempt, followed) =
+        let (shipper, handle) =
             LogShipper::new(clients, local, remote, rotation, self.delay, hurry);
-        self.send_request(WorkerRequest::ShipLogs(Box::new(attempt)));
-        followed
+        self.send_request(WorkerRequest::ShipLogs(Box::new(shipper)));
+        handle
     }
 
     /// Reads the address of the master from the job's directory.

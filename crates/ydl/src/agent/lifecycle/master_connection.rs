@@ -16,12 +16,12 @@ use ydl_storage::hdfs::JobLayout;
 
 /// Delay of a reply after which the agent looks for a new master, even without an error.
 const OVERDUE: Duration = Duration::from_secs(3);
-/// Interval of lookups: at first, and after that many of them.
+/// Interval of the first lookups, their number, and the interval of later ones.
 const PROBES: (Duration, u32, Duration) = (Duration::from_secs(1), 15, Duration::from_secs(5));
 
 /// Connection to the master.
 #[derive(Debug)]
-pub(super) struct MasterLink {
+pub(super) struct MasterConnection {
     pub(super) client: Arc<Client>,
     /// Current client, for tasks outside the agent's loop.
     shared: watch::Sender<Arc<Client>>,
@@ -44,12 +44,16 @@ struct ProbeSchedule {
     due: Instant,
 }
 
-impl MasterLink {
-    pub(super) fn new(bootstrap: &Bootstrap, pin: Pin, token: Token) -> Result<MasterLink, String> {
+impl MasterConnection {
+    pub(super) fn new(
+        bootstrap: &Bootstrap,
+        pin: Pin,
+        token: Token,
+    ) -> Result<MasterConnection, String> {
         let client =
             Client::new(bootstrap.master.clone(), pin, &token).map_err(|e| e.to_string())?;
         let client = Arc::new(client);
-        Ok(MasterLink {
+        Ok(MasterConnection {
             shared: watch::Sender::new(Arc::clone(&client)),
             client,
             pin,
@@ -58,7 +62,7 @@ impl MasterLink {
         })
     }
 
-    /// Starts watching for a new master. This container was started by the job's `attempt`th.
+    /// Starts watching for a new master. This container was started by the master with number `attempt`.
     pub(super) fn watch_for_successor(
         &mut self,
         worker: Arc<HdfsWorker>,
@@ -111,7 +115,7 @@ impl MasterLink {
         }
     }
 
-    /// Splits the link into client and address channel, for concurrent use.
+    /// Splits the connection into client and address channel, for concurrent use.
     pub(super) fn split(&mut self) -> (&Client, NewAddress<'_>) {
         let found = self.master_watch.as_mut().map(|master_watch| &mut master_watch.found);
         (&self.client, found)
