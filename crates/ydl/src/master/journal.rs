@@ -1,6 +1,7 @@
-//! Journal of the master: written before it acts, and replayed by its successor.
+//! Journal of the master: written before it acts.
 //!
-//! On this machine it is a file, on a cluster a sequence of files in HDFS.
+//! On a cluster it consists of files in HDFS, is synced, and is replayed by the next master. On this machine it is a file
+//! that is not replayed: `recover` is for clusters alone.
 
 mod error;
 mod file;
@@ -10,22 +11,22 @@ mod parts;
 mod recover;
 
 pub use error::JournalError;
-pub use file::{FileJournal, JOURNAL_BYTES_MAX, JournalTail, RECORD_BYTES_MAX};
+pub use file::{FileJournal, JOURNAL_BYTES_MAX, RECORD_BYTES_MAX};
 pub use hdfs::HdfsJournal;
 pub use recover::{RecoverError, is_replaced, recover};
 
-use super::{kv::Op, progress::JobProgress};
+use super::kv::Op;
 use crate::backend::Fenced;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 use ydl_core::{Event, Time};
 use ydl_rendezvous::LinkRecord;
 
-/// Journal entry.
+/// Record of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JournalRecord {
-    /// The job started. Always the first entry.
+    /// The job started. Always the first record.
     Started(Time),
     /// An event of the core.
     Event(Time, Event),
@@ -33,8 +34,6 @@ pub enum JournalRecord {
     Kv(Op),
     /// A record of the rendezvous of a round.
     Link(u32, LinkRecord),
-    /// The progress of the job, at each percent.
-    Progress(JobProgress),
     /// The journal is full. Later events are lost, so that no master can recover from it.
     Full,
 }
@@ -45,8 +44,8 @@ pub trait Journal {
     fn append(&mut self, record: &JournalRecord);
     /// Returns the size of records that are not durable yet.
     fn pending_bytes(&self) -> usize;
-    /// Makes all records durable. Fences a master with an unwritable journal, or one that another master took
-    /// over: nothing may follow from records that are not durable.
+    /// Makes all records durable. Fails for a master that cannot write its journal, or that another one replaced:
+    /// nothing may follow from records that are not durable.
     fn flush(&mut self) -> impl Future<Output = Result<(), Fenced>>;
 }
 

@@ -1,4 +1,4 @@
-//! State of a job, new or recovered from a journal.
+//! State of a job, new or recovered from a journal, and the application of each event to it, live or replayed.
 
 use super::{
     clock::Clock, history::HistoryFile, journal::JournalRecord, kv_service::KvService,
@@ -23,7 +23,7 @@ pub struct Recovered {
     /// Start of a new job, which is not journaled yet.
     pub(super) started_at: Option<Time>,
     last: Time,
-    entries: u64,
+    records: u64,
 }
 
 impl Recovered {
@@ -47,13 +47,13 @@ impl Recovered {
             first: Vec::new(),
             started_at: None,
             last: at,
-            entries: 0,
+            records: 0,
         };
         (state, first)
     }
 
     fn apply(&mut self, record: JournalRecord) {
-        self.entries += 1;
+        self.records += 1;
         match record {
             JournalRecord::Started(_) | JournalRecord::Full => {}
             JournalRecord::Event(now, event) => {
@@ -90,9 +90,9 @@ impl Recovered {
         }
     }
 
-    /// Returns the number of entries after the start.
-    pub fn entries(&self) -> u64 {
-        self.entries
+    /// Returns the number of records after the start.
+    pub fn records(&self) -> u64 {
+        self.records
     }
 
     /// Returns the containers that the job held.
@@ -101,12 +101,12 @@ impl Recovered {
     }
 
     /// Returns a number above those of all orders of earlier masters: each started at its own time and advanced
-    /// by at most its entries.
+    /// by at most its records.
     pub(super) fn first_order(&self, now: Time) -> u64 {
-        now.0 + self.entries
+        now.0 + self.records
     }
 
-    /// Returns a clock that continues at the last entry.
+    /// Returns a clock that continues at the last record.
     pub(super) fn clock(&self) -> Clock {
         Clock::starting(self.last)
     }
@@ -115,9 +115,9 @@ impl Recovered {
 /// Replay of a journal.
 #[derive(Debug)]
 pub enum Replay {
-    /// No entry yet: the specification and the history file.
+    /// No record yet: the specification and the history file.
     Empty(Box<JobSpec>, Option<File>),
-    /// State after the entries so far.
+    /// State after the records so far.
     Started(Box<Recovered>),
 }
 
@@ -127,7 +127,7 @@ impl Replay {
         Replay::Empty(Box::new(spec), events)
     }
 
-    /// Applies the next entry. The first must be the start of the job.
+    /// Applies the next record. The first must be the start of the job.
     pub fn apply(&mut self, record: JournalRecord) {
         match (&mut *self, record) {
             (Replay::Empty(spec, events), JournalRecord::Started(at)) => {
@@ -141,7 +141,7 @@ impl Replay {
         }
     }
 
-    /// Returns the recovered state. Without any entry the job starts now.
+    /// Returns the recovered state. Without any record the job starts now.
     pub fn finish(self) -> Recovered {
         match self {
             Replay::Empty(spec, events) => Recovered::new_job(*spec, events),

@@ -233,7 +233,7 @@ impl Deployment for YarnDeployment<'_> {
     }
 }
 
-/// Returns when there is a later master. The ResourceManager and the next journal entry also detect it. But if
+/// Returns when there is a later master. The ResourceManager and the next write of the journal also detect it. But if
 /// the ResourceManager is unreachable and there is nothing to write, agents would never move to their new
 /// master.
 async fn replaced(hdfs: &Hdfs, bootstrap: &MasterBootstrap) {
@@ -279,7 +279,7 @@ async fn recover_state(
     let journal = recovered.map_err(|error| match error {
         RecoverError::Fenced => MasterError::Superseded(Report::internal(error.to_string())),
         RecoverError::Hdfs(error) => classify(error),
-        RecoverError::Journal(_) | RecoverError::Entries(_) => {
+        RecoverError::Journal(_) | RecoverError::Records(_) => {
             MasterError::JobFailed(Report::internal(error.to_string()))
         }
     })?;

@@ -50,12 +50,12 @@ impl Fixture {
         Fixture { cluster: Arc::new(cluster), hdfs, layout }
     }
 
-    /// Starts a master. Returns its journal and the number of recovered entries.
+    /// Starts a master. Returns its journal and the number of recovered records.
     async fn master(&self, attempt: u32) -> (HdfsJournal, u64) {
         let mut reading = Replay::new(spec(), None);
         let journal = recover(&self.hdfs, &self.layout, attempt, &mut reading).await;
         let journal = journal.unwrap_or_else(|unreadable| panic!("{unreadable}"));
-        (journal, reading.finish().entries())
+        (journal, reading.finish().records())
     }
 }
 
@@ -67,7 +67,7 @@ fn spec() -> JobSpec {
     job.expect("a job")
 }
 
-fn entry(n: usize) -> JournalRecord {
+fn record(n: usize) -> JournalRecord {
     JournalRecord::Kv(Op::Put {
         key: format!("key {n}"),
         value: Blob::from(vec![7; 100].as_slice()),
@@ -85,17 +85,17 @@ fn a_new_master_reads_and_fences_the_journals_of_earlier_masters() {
         first.append(&JournalRecord::Started(Time(1)));
         first.flush().await.expect("written");
         for n in 0..5 {
-            first.append(&entry(n));
+            first.append(&record(n));
             first.flush().await.expect("written");
         }
 
         let (mut second, read) = fixture.master(2).await;
         assert_eq!(read, 5);
-        first.append(&entry(5));
+        first.append(&record(5));
         let fenced = first.flush().await.unwrap_err();
         assert_eq!(fenced.why, "another master has taken over");
         for n in 5..8 {
-            second.append(&entry(n));
+            second.append(&record(n));
         }
         second.flush().await.expect("written");
 
@@ -110,14 +110,14 @@ fn a_new_master_reads_and_fences_the_journals_of_earlier_masters() {
 }
 
 #[test]
-fn a_successor_of_a_master_without_entries_starts_the_journal() {
+fn a_successor_of_a_master_without_records_starts_the_journal() {
     block_on(async {
         let fixture = Fixture::new().await;
         let _ = fixture.master(1).await;
         let (mut second, read) = fixture.master(2).await;
         assert_eq!(read, 0);
         second.append(&JournalRecord::Started(Time(1)));
-        second.append(&entry(0));
+        second.append(&record(0));
         second.flush().await.expect("written");
         let (_, read) = fixture.master(3).await;
         assert_eq!(read, 1);
@@ -130,7 +130,7 @@ fn a_journal_survives_an_hdfs_outage() {
         let fixture = Fixture::exclusive().await;
         let (mut first, _) = fixture.master(1).await;
         first.append(&JournalRecord::Started(Time(1)));
-        first.append(&entry(0));
+        first.append(&record(0));
         first.flush().await.expect("written");
 
         let cluster = Arc::clone(&fixture.cluster);
@@ -139,9 +139,9 @@ fn a_journal_survives_an_hdfs_outage() {
             cluster.kill("nn").expect("killed");
         };
         tokio::task::spawn_blocking(kill).await.expect("both are dead");
-        first.append(&entry(1));
+        first.append(&record(1));
         let waits = timeout(Duration::from_secs(5), first.flush()).await;
-        assert!(waits.is_err(), "an entry was stored without a DataNode");
+        assert!(waits.is_err(), "a record was stored without a DataNode");
 
         let cluster = Arc::clone(&fixture.cluster);
         let start = move || {
@@ -152,9 +152,9 @@ fn a_journal_survives_an_hdfs_outage() {
         let (flushed, started) = tokio::join!(first.flush(), tokio::task::spawn_blocking(start));
         started.expect("both are back");
         flushed.expect("written");
-        first.append(&entry(2));
+        first.append(&record(2));
         first.flush().await.expect("written");
         let (_, read) = fixture.master(2).await;
-        assert_eq!(read, 3, "an entry was read twice");
+        assert_eq!(read, 3, "a record was read twice");
     });
 }

@@ -1,15 +1,5 @@
-//! Journal file: the master's input in order, so that a successor can rebuild its state.
-//!
-//! The file is append-only: a header, then records with length, checksum and payload. If a master dies while
-//! it writes, the torn tail is cut off. Damage anywhere else is an error.
-//!
-//! ```text
-//! header   "ydl-jrnl"  version u32  salt u64  checksum u32         little-endian throughout
-//! record   length u32  checksum u32  payload
-//! ```
-//!
-//! A record's checksum covers the salt, its offset in the file, its length and its payload. So neither a
-//! record of another journal nor one quoted in a payload is mistaken for a record of this one.
+//! Journal of a master on this machine: a file in the job's directory. Not synced, and not replayed: such a
+//! master has no successor. It is a record of what the master decided, in the format of the journal in HDFS.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -27,16 +17,6 @@ pub const JOURNAL_BYTES_MAX: u64 = 4 << 30;
 /// Size of buffered records after which [`FileJournal::append`] flushes on its own.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// End of a journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JournalTail {
-    Whole,
-    /// The last record is incomplete; this many bytes are unused.
-    Torn {
-        bytes: u64,
-    },
-}
-
 /// Journal open for appending.
 #[derive(Debug)]
 pub struct FileJournal {
@@ -49,12 +29,15 @@ pub struct FileJournal {
 }
 
 impl FileJournal {
-    /// Creates a journal that only its owner can read. The file must not exist.
+    /// Creates a journal that only its owner can read. Fails if the file exists: another master has the job.
     pub fn create(path: &Path) -> Result<Self, JournalError> {
         let failed = |source| JournalError::io("create", path, source);
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        let file = options.open(path).map_err(failed)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(failed)?;
         let salt = format::salt().map_err(failed)?;
         file.write_all_at(&header(salt), 0).map_err(failed)?;
         let (path, length) = (path.to_owned(), HEADER_BYTES as u64);
@@ -79,8 +62,7 @@ impl FileJournal {
         Ok(())
     }
 
-    /// Writes the batch, which then survives the death of the master, though not of the machine. After an error the next
-    /// flush writes the same batch again.
+    /// Writes the batch. After an error the next flush writes the same batch again.
     pub fn flush(&mut self) -> Result<(), JournalError> {
         if self.batch.is_empty() {
             return Ok(());
@@ -95,7 +77,7 @@ impl FileJournal {
     }
 
     /// Returns the size of the next flush.
-    pub(crate) fn pending_bytes(&self) -> usize {
+    pub fn pending_bytes(&self) -> usize {
         self.batch.len()
     }
 

@@ -1,11 +1,20 @@
-//! Binary format of journal files.
+//! Binary format of journal files: a header, then records with length, checksum and payload.
+//!
+//! ```text
+//! header   "ydl-jrnl"  version u32  salt u64  checksum u32         little-endian throughout
+//! record   length u32  checksum u32  payload
+//! ```
+//!
+//! If a master dies while it writes, the end of the file is torn, and ignored. Damage anywhere else is an error. A
+//! record's checksum covers the salt, its offset in the file, its length and its payload. So neither a record of another
+//! journal nor one quoted in a payload is mistaken for a record of this one.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::{JournalError, JournalTail, RECORD_BYTES_MAX};
+use super::{JournalError, RECORD_BYTES_MAX};
 
 const MAGIC: &[u8; 8] = b"ydl-jrnl";
 pub(super) const VERSION: u32 = 1;
@@ -25,7 +34,18 @@ pub(in crate::master) fn header(salt: u64) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Reads a whole journal. The path is used in errors only.
+/// End of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::master) enum JournalTail {
+    Whole,
+    /// The last record is incomplete; this many bytes are unused.
+    Torn {
+        bytes: u64,
+    },
+}
+
+/// Reads a journal file and passes its records to `each`. The path is used in errors only. On an error, discard what
+/// `each` received.
 pub(in crate::master) fn scan(
     path: &Path,
     mut reader: impl Read,
@@ -46,7 +66,9 @@ pub(in crate::master) fn scan(
                 each(&record[FRAME_BYTES..]);
                 length += record.len() as u64;
             }
-            RecordRead::End => return Ok(JournalTail::Whole),
+            RecordRead::End => {
+                return Ok(JournalTail::Whole);
+            }
             RecordRead::Damage => {
                 let limit = SEARCH_BYTES_MAX as u64 + 1;
                 reader.take(limit).read_to_end(&mut record).map_err(failed)?;
@@ -62,7 +84,7 @@ pub(in crate::master) fn scan(
 /// Returns the salt, or none if the file ends within its header.
 fn read_header(path: &Path, head: &[u8]) -> Result<Option<u64>, JournalError> {
     if head.len() < HEADER_BYTES {
-        // A file of another kind must not be truncated.
+        // A file of another kind is an error, however short.
         return match MAGIC.starts_with(&head[..head.len().min(8)]) {
             true => Ok(None),
             false => Err(JournalError::NotAJournal { path: path.to_owned() }),
@@ -137,7 +159,7 @@ fn frame(bytes: &[u8]) -> Option<(usize, u32)> {
 }
 
 /// Returns true if a valid record follows the damaged one that `rest` begins with. Assumes so if the file is
-/// too long to search, because then nothing is cut off.
+/// too long to search.
 fn has_later_record(salt: u64, offset: u64, rest: &[u8]) -> bool {
     let mut budget = SEARCH_BYTES_MAX;
     for at in 1..rest.len() {

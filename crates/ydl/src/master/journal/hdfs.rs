@@ -1,6 +1,6 @@
 //! Journal in HDFS, where a master on any node finds it.
 //!
-//! An entry is durable once it is synced to the DataNodes. If a file cannot be written any more, the journal
+//! A record is durable once it is synced to the DataNodes. If a file cannot be written any more, the journal
 //! continues in another one, until a time limit. This also fences earlier masters: a new master first creates
 //! its own file, then revokes the leases of all earlier files, then reads them. So if a master creates a file,
 //! writes to it and then sees no file of a later master, every later master will read what it wrote.
@@ -33,14 +33,14 @@ pub struct HdfsJournal {
     hdfs: Hdfs,
     layout: JobLayout,
     attempt: u32,
-    /// Number of the next file.
+    /// Number of the next part.
     next: u32,
     open: Option<OpenPart>,
-    /// Encoded entries that are not durable yet.
+    /// Encoded records that are not durable yet.
     pending: Vec<Vec<u8>>,
     pending_bytes: usize,
-    /// Number of durable entries.
-    entries: u64,
+    /// Number of durable records.
+    records: u64,
     /// Size of all files.
     bytes: u64,
     /// The size limit is reached: nothing more is written.
@@ -73,7 +73,7 @@ impl HdfsJournal {
             open: None,
             pending: Vec::new(),
             pending_bytes: 0,
-            entries: 0,
+            records: 0,
             bytes: 0,
             full: false,
         };
@@ -92,9 +92,9 @@ impl HdfsJournal {
         }
     }
 
-    /// Sets the number of recovered entries and their size.
-    pub(super) fn resume_after(&mut self, entries: u64, bytes: u64) {
-        self.entries = entries;
+    /// Sets the number of recovered records and their size.
+    pub(super) fn resume_after(&mut self, records: u64, bytes: u64) {
+        self.records = records;
         self.bytes = bytes;
     }
 
@@ -122,7 +122,7 @@ impl HdfsJournal {
         }
     }
 
-    /// Writes pending entries to the current file, once.
+    /// Writes pending records to the current file, once.
     async fn write(&mut self) -> Result<(), WriteError> {
         if self.open.as_ref().is_some_and(|it| it.length > it.rotate_at) {
             self.rotate().await;
@@ -137,7 +137,7 @@ impl HdfsJournal {
         let mut batch = Vec::with_capacity(self.pending_bytes + 16 * self.pending.len() + 128);
         if open.length == 0 {
             batch.extend_from_slice(&format::header(open.salt));
-            let header = PartHeader { entries_before: self.entries };
+            let header = PartHeader { records_before: self.records };
             // Serializing one number cannot fail.
             let header = serde_json::to_vec(&header).unwrap_or_default();
             format::add(&mut batch, open.salt, 0, &header);
@@ -157,7 +157,7 @@ impl HdfsJournal {
             }
             open.unfenced = true;
         }
-        self.entries += self.pending.len() as u64;
+        self.records += self.pending.len() as u64;
         self.pending.clear();
         self.pending_bytes = 0;
         Ok(())
@@ -175,7 +175,7 @@ impl HdfsJournal {
             (Err(error), full) => {
                 tracing::warn!("cannot rotate the journal, continuing in the same file: {error}");
                 self.open = full
-                    .map(|page| OpenPart { rotate_at: page.length + PART_BYTES_MAX / 4, ..page });
+                    .map(|part| OpenPart { rotate_at: part.length + PART_BYTES_MAX / 4, ..part });
             }
         }
     }
@@ -190,7 +190,7 @@ impl Journal for HdfsJournal {
         // it would have another state.
         let written = serde_json::to_vec(record).unwrap_or_default();
         let fits = (1..=RECORD_BYTES_MAX).contains(&written.len());
-        let entry = match fits && self.bytes < JOURNAL_BYTES_MAX {
+        let record = match fits && self.bytes < JOURNAL_BYTES_MAX {
             true => written,
             false => {
                 tracing::error!("the journal is full: if this master dies, the job fails");
@@ -198,8 +198,8 @@ impl Journal for HdfsJournal {
                 serde_json::to_vec(&JournalRecord::Full).unwrap_or_default()
             }
         };
-        self.pending_bytes += entry.len();
-        self.pending.push(entry);
+        self.pending_bytes += record.len();
+        self.pending.push(record);
     }
 
     fn pending_bytes(&self) -> usize {

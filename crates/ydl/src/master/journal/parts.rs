@@ -1,9 +1,9 @@
-//! Files of a journal, and the entries of each that count.
+//! Files of a journal, and the records of each that count.
 //!
-//! Every master writes its own files: `journal.<attempt>` and, after a failed write,
-//! `journal.<attempt>.<part>`. Each begins with the number of entries before it. That resolves overlaps: a file
-//! that begins at entry 7 means that its master read only six entries, so further entries of earlier files do
-//! not count.
+//! Every master writes its own files: `journal.<attempt>` (of the application, not of a task) and, after a failed
+//! write or at a size limit, `journal.<attempt>.<part>`. Each begins with the number of records before it. That
+//! resolves overlaps: a file with `records_before: 6` means that its master read only six records, so further
+//! records of earlier files do not count.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,15 +26,15 @@ impl JournalPart {
 /// First record of a part.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PartHeader {
-    /// Number of entries before this part.
-    pub(super) entries_before: u64,
+    /// Number of records before this part.
+    pub(super) records_before: u64,
 }
 
-/// Returns how many entries of each part count, from the number of entries before each part. A part without a
+/// Returns how many records of each part count, from the number of records before each part. A part without a
 /// beginning has none.
-pub(super) fn effective_entries(beginnings: &[Option<u64>]) -> Vec<u64> {
+pub(super) fn effective_records(beginnings: &[Option<u64>]) -> Vec<u64> {
     let mut end = u64::MAX;
-    let mut effective_entries: Vec<u64> = beginnings
+    let mut effective_records: Vec<u64> = beginnings
         .iter()
         .rev()
         .map(|before| match before {
@@ -46,8 +46,8 @@ pub(super) fn effective_entries(beginnings: &[Option<u64>]) -> Vec<u64> {
             None => 0,
         })
         .collect();
-    effective_entries.reverse();
-    effective_entries
+    effective_records.reverse();
+    effective_records
 }
 
 #[cfg(test)]
@@ -68,11 +68,11 @@ mod tests {
     #[test]
     fn entries_repeated_by_a_later_part_are_ignored_before_it() {
         let all = u64::MAX;
-        assert_eq!(effective_entries(&[Some(0)]), [all]);
-        assert_eq!(effective_entries(&[Some(0), Some(5), Some(5)]), [5, 0, all - 5]);
-        // A fenced master continued to write; its successor had read five entries.
-        assert_eq!(effective_entries(&[Some(0), Some(7), Some(5)]), [5, 0, all - 5]);
-        assert_eq!(effective_entries(&[Some(0), None, Some(4), None]), [4, 0, all - 4, 0]);
-        assert_eq!(effective_entries(&[]), [0; 0]);
+        assert_eq!(effective_records(&[Some(0)]), [all]);
+        assert_eq!(effective_records(&[Some(0), Some(5), Some(5)]), [5, 0, all - 5]);
+        // A fenced master continued to write; its successor had read five records.
+        assert_eq!(effective_records(&[Some(0), Some(7), Some(5)]), [5, 0, all - 5]);
+        assert_eq!(effective_records(&[Some(0), None, Some(4), None]), [4, 0, all - 4, 0]);
+        assert_eq!(effective_records(&[]), [0; 0]);
     }
 }

@@ -1,12 +1,16 @@
-//! Recovery of a journal by a new master: fence earlier masters, then read what they wrote.
+//! Recovery of a journal by a new master: creates its own file, revokes the leases of earlier masters (which fences
+//! them), and reads what they wrote.
 
 use super::{
     JournalRecord,
     hdfs::HdfsJournal,
-    parts::{JournalPart, PartHeader, effective_entries},
+    parts::{JournalPart, PartHeader, effective_records},
 };
 use crate::master::{
-    journal::{JournalError, JournalTail, format},
+    journal::{
+        JournalError,
+        format::{self, JournalTail},
+    },
     recovered::Replay,
 };
 use std::{fmt, path::Path, time::Duration};
@@ -26,14 +30,14 @@ const HEAD_BYTES: usize = 1 << 10;
 /// Reason why a journal cannot be recovered.
 #[derive(Debug)]
 pub enum RecoverError {
-    /// A later attempt has a master.
+    /// A later master has replaced this one.
     Fenced,
     /// File system error.
     Hdfs(HdfsError),
     /// Invalid file.
     Journal(JournalError),
-    /// Missing or unknown entries.
-    Entries(String),
+    /// Missing or unknown records.
+    Records(String),
 }
 
 impl fmt::Display for RecoverError {
@@ -42,7 +46,7 @@ impl fmt::Display for RecoverError {
             RecoverError::Fenced => f.write_str("another master has taken over"),
             RecoverError::Hdfs(error) => error.fmt(f),
             RecoverError::Journal(error) => error.fmt(f),
-            RecoverError::Entries(why) => write!(f, "cannot recover from the journal: {why}"),
+            RecoverError::Records(why) => write!(f, "cannot recover from the journal: {why}"),
         }
     }
 }
@@ -66,8 +70,8 @@ pub async fn is_replaced(
     attempt: u32,
     deadline: Instant,
 ) -> Result<bool, HdfsError> {
-    let entries = hdfs.list(layout.dir(), deadline).await?;
-    let mut parts = entries.iter().filter_map(|it| JournalPart::parse(it.name()));
+    let files = hdfs.list(layout.dir(), deadline).await?;
+    let mut parts = files.iter().filter_map(|it| JournalPart::parse(it.name()));
     Ok(parts.any(|part| part.attempt > attempt))
 }
 
@@ -81,11 +85,10 @@ pub async fn recover(
     // Create the own file first: an earlier master that starts another file after this sees that it is fenced.
     let mut journal = HdfsJournal::create(hdfs.clone(), layout.clone(), attempt).await?;
     let end = Instant::now() + RETRY_MAX;
-    let entries =
-        with_retries(end, async |deadline| hdfs.list(layout.dir(), deadline).await).await?;
-    let mut parts: Vec<JournalPart> = entries
+    let files = with_retries(end, async |deadline| hdfs.list(layout.dir(), deadline).await).await?;
+    let mut parts: Vec<JournalPart> = files
         .iter()
-        .filter_map(|entry| JournalPart::parse(entry.name()))
+        .filter_map(|file| JournalPart::parse(file.name()))
         .filter(|part| part.attempt != attempt)
         .collect();
     parts.sort_unstable();
@@ -106,39 +109,39 @@ pub async fn recover(
     }
 
     let (mut count, mut bytes) = (0, 0);
-    for ((part, begins), limit) in parts.iter().zip(&beginnings).zip(effective_entries(&beginnings))
+    for ((part, begins), limit) in parts.iter().zip(&beginnings).zip(effective_records(&beginnings))
     {
         let (Some(before), true) = (*begins, limit > 0) else {
             continue;
         };
         let file = layout.journal(part.attempt, part.number);
         if before > count {
-            let why = format!("`{file}` begins after {before} entries, but there are only {count}");
-            return Err(RecoverError::Entries(why));
+            let why = format!("`{file}` begins after {before} records, but there are only {count}");
+            return Err(RecoverError::Records(why));
         }
         let whole = async |deadline| hdfs.read_file(&file, PART_BYTES_MAX, deadline).await;
         let whole = with_retries(end, whole).await?;
         bytes += whole.len() as u64;
-        // Entries that an earlier file contained are skipped.
+        // Records that an earlier file contained are skipped.
         let again = count - before;
         let (mut at, mut error) = (0, None);
-        let scan = format::scan(Path::new(&file), &whole[..], |payload| {
+        let tail = format::scan(Path::new(&file), &whole[..], |payload| {
             // The first record is the beginning of the part.
-            let entry = u64::checked_sub(at, 1);
+            let record = u64::checked_sub(at, 1);
             at += 1;
-            if entry.is_some_and(|entry| (again..limit).contains(&entry)) && error.is_none() {
+            if record.is_some_and(|record| (again..limit).contains(&record)) && error.is_none() {
                 count += 1;
                 error = apply_payload(replay, payload).err();
             }
         });
-        if let JournalTail::Torn { bytes } = scan? {
-            tracing::info!("dropped {bytes} bytes of an incomplete record at the end of `{file}`");
+        if let JournalTail::Torn { bytes } = tail? {
+            tracing::info!("ignored {bytes} bytes of an incomplete record at the end of `{file}`");
         }
         if let Some(why) = error {
-            return Err(RecoverError::Entries(format!("`{file}`: {why}")));
+            return Err(RecoverError::Records(format!("`{file}`: {why}")));
         }
     }
-    tracing::info!("recovered {count} entries from {} files", parts.len());
+    tracing::info!("recovered {count} records from {} files", parts.len());
     journal.resume_after(count, bytes);
     Ok(journal)
 }
@@ -150,11 +153,11 @@ fn apply_payload(replay: &mut Replay, payload: &[u8]) -> Result<(), String> {
             replay.apply(record);
             Ok(())
         }
-        Err(error) => Err(format!("cannot parse an entry: {error}")),
+        Err(error) => Err(format!("cannot parse a record: {error}")),
     }
 }
 
-/// Returns the number of entries before a part, from its first bytes; none if the part was never begun.
+/// Returns the number of records before a part, from its first bytes; none if the part was never begun.
 fn beginning(file: &str, head: &[u8]) -> Result<Option<u64>, RecoverError> {
     let mut first: Option<Vec<u8>> = None;
     format::scan(Path::new(file), head, |payload| {
@@ -164,10 +167,10 @@ fn beginning(file: &str, head: &[u8]) -> Result<Option<u64>, RecoverError> {
         return Ok(None);
     };
     match serde_json::from_slice::<PartHeader>(&first) {
-        Ok(beginning) => Ok(Some(beginning.entries_before)),
+        Ok(beginning) => Ok(Some(beginning.records_before)),
         Err(error) => {
             let why = format!("cannot parse the header of `{file}`: {error}");
-            Err(RecoverError::Entries(why))
+            Err(RecoverError::Records(why))
         }
     }
 }

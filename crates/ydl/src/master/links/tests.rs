@@ -148,8 +148,8 @@ impl LinksHarness {
     /// Recovers a new master from the journal.
     fn successor(&self) -> LinksHarness {
         let mut successor = LinksHarness::with_spec(self.job.spec().clone());
-        for entry in self.journal.clone() {
-            match entry {
+        for record in self.journal.clone() {
+            match record {
                 JournalEntry::Event(now, event) => {
                     successor.take(now, event);
                 }

@@ -1,6 +1,5 @@
-use super::super::format::crc32c;
+use super::super::format::{FRAME_BYTES, JournalTail, crc32c, scan};
 use super::*;
-use std::io::BufReader;
 
 struct JournalDir(tempfile::TempDir);
 
@@ -24,24 +23,23 @@ impl JournalDir {
         std::fs::read(self.path()).unwrap()
     }
 
+    fn records(&self) -> Result<(Vec<Vec<u8>>, JournalTail), JournalError> {
+        let mut records = Vec::new();
+        let file = File::open(self.path()).unwrap();
+        let tail = scan(&self.path(), file, |record| records.push(record.to_vec()))?;
+        Ok((records, tail))
+    }
+
     /// Checks that `bytes` as a file give a prefix of `records`; returns its length and the tail.
     fn read(&self, bytes: &[u8], records: &[&[u8]]) -> Result<(usize, JournalTail), JournalError> {
         std::fs::write(self.path(), bytes).unwrap();
-        let (read, tail) = read_journal(&self.path())?;
+        let (read, tail) = self.records()?;
         assert!(read.len() <= records.len());
         for (got, wanted) in read.iter().zip(records) {
             assert_eq!(got, wanted);
         }
         Ok((read.len(), tail))
     }
-}
-
-/// Reads all records.
-fn read_journal(path: &Path) -> Result<(Vec<Vec<u8>>, JournalTail), JournalError> {
-    let mut records = Vec::new();
-    let file = BufReader::new(File::open(path).unwrap());
-    let tail = format::scan(path, file, |record| records.push(record.to_vec()))?;
-    Ok((records, tail))
 }
 
 fn records() -> [&'static [u8]; 4] {
@@ -61,11 +59,11 @@ fn records_are_read_in_order_once_they_are_flushed() {
     for record in records() {
         journal.append(record).unwrap();
     }
-    assert_eq!(read_journal(&dir.path()).unwrap(), (Vec::new(), JournalTail::Whole));
+    assert_eq!(dir.records().unwrap().0.len(), 0, "a record before the flush");
     journal.flush().unwrap();
     assert_eq!(journal.length(), dir.path().metadata().unwrap().len());
-    let (read, tail) = read_journal(&dir.path()).unwrap();
-    assert_eq!((read, tail), (records().map(<[u8]>::to_vec).to_vec(), JournalTail::Whole));
+    let read = dir.records().unwrap();
+    assert_eq!(read, (records().map(<[u8]>::to_vec).to_vec(), JournalTail::Whole));
 }
 
 #[test]
@@ -122,9 +120,8 @@ fn damage_in_the_middle_is_reported_with_its_offset() {
     let mut bytes = dir.journal(&records());
     bytes[HEADER_BYTES + FRAME_BYTES] ^= 1;
     std::fs::write(dir.path(), &bytes).unwrap();
-    let error = read_journal(&dir.path()).unwrap_err();
+    let error = dir.records().unwrap_err();
     assert!(error.to_string().ends_with("is damaged at byte 24"), "{error}");
-    assert_eq!(std::fs::read(dir.path()).unwrap(), bytes);
 }
 
 #[test]
@@ -158,16 +155,16 @@ fn a_record_of_another_journal_is_damage_or_a_torn_tail() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_not_changed() {
+fn a_file_of_another_kind_is_an_error_and_not_replaced() {
     let dir = JournalDir::new();
     for text in ["hello", "a file that is longer than a header is"] {
         std::fs::write(dir.path(), text).unwrap();
-        let error = read_journal(&dir.path()).unwrap_err();
+        let error = dir.records().unwrap_err();
         assert!(matches!(error, JournalError::NotAJournal { .. }), "{error}");
+        let error = FileJournal::create(&dir.path()).unwrap_err();
+        assert!(matches!(error, JournalError::Io { doing: "create", .. }), "{error}");
         assert_eq!(std::fs::read(dir.path()).unwrap(), text.as_bytes());
     }
-    let error = FileJournal::create(&dir.path()).unwrap_err();
-    assert!(matches!(error, JournalError::Io { doing: "create", .. }), "{error}");
 }
 
 #[test]
@@ -183,7 +180,7 @@ fn record_sizes_are_checked_and_large_batches_flush_on_their_own() {
     }
     assert!(dir.path().metadata().unwrap().len() > 2 * BATCH_BYTES_MAX as u64);
     journal.flush().unwrap();
-    assert_eq!(read_journal(&dir.path()).unwrap().0.len(), 3);
+    assert_eq!(dir.records().unwrap().0.len(), 3);
 }
 
 #[test]
@@ -199,6 +196,6 @@ fn a_batch_that_failed_is_written_by_the_next_flush() {
     journal.append(b"two").unwrap();
     journal.file = good;
     journal.flush().unwrap();
-    let (read, tail) = read_journal(&dir.path()).unwrap();
+    let (read, tail) = dir.records().unwrap();
     assert_eq!((read, tail), (vec![b"one".to_vec(), b"two".to_vec()], JournalTail::Whole));
 }
