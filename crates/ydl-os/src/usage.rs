@@ -20,26 +20,12 @@ unsafe extern "C" {
     fn getrusage(who: c_int, usage: *mut Rusage) -> c_int;
 }
 
-/// Usage of all reaped children and their descendants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReapedUsage {
-    /// Largest resident memory of a single process.
-    pub peak_rss_bytes: u64,
-    pub user_ms: u64,
-    pub system_ms: u64,
-}
-
-pub fn of_reaped_children() -> io::Result<ReapedUsage> {
+/// Returns the largest resident memory, in bytes, of any reaped child or descendant.
+pub fn peak_memory_of_reaped_children() -> io::Result<u64> {
     let mut usage = Rusage::default();
     // SAFETY: the pointer leads to a writable value at least as long as what the call writes.
     if unsafe { getrusage(RUSAGE_CHILDREN, &mut usage) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let ms =
-        |[seconds, micros]: [c_long; 2]| seconds.max(0) as u64 * 1000 + micros.max(0) as u64 / 1000;
-    Ok(ReapedUsage {
-        peak_rss_bytes: usage.peak_kib.max(0) as u64 * 1024,
-        user_ms: ms(usage.user),
-        system_ms: ms(usage.system),
-    })
+    Ok(usage.peak_kib.max(0) as u64 * 1024)
 }

@@ -131,7 +131,7 @@ async fn exit_codes_and_signals_are_reported() {
     assert!(exit.peak_memory_bytes > 0);
 
     let exit = fixture.run("kill -SEGV $$").await;
-    assert_eq!((exit.code, exit.signal, exit.shim_lost), (None, Some(11), false));
+    assert_eq!((exit.code, exit.signal), (None, Some(11)));
     assert_eq!(fixture.run("").await.code, Some(0));
 }
 
@@ -235,7 +235,7 @@ fn a_killed_shim_ends_its_program_and_the_agent_kills_the_orphans() {
         let shell = Identity::of(program.pid()).unwrap();
         assert!(shim.signal(Signal::KILL).unwrap());
         let exit = program.wait().await;
-        assert_eq!((exit.code, exit.signal, exit.shim_lost), (None, Some(9), true));
+        assert_eq!((exit.code, exit.signal), (None, Some(9)));
         assert!(!daemon.is_alive() && !shell.is_alive());
         // They are reaped, too.
         assert_eq!(Identity::of(daemon.pid), None);
@@ -498,7 +498,6 @@ async fn memory_and_processor_time_of_the_whole_tree_are_measured() {
     // The peak of one process, which has one of the two blocks.
     assert!(exit.peak_memory_bytes >= BLOCK, "{exit:?}");
     assert!(exit.peak_memory_bytes < usage.memory_bytes, "{exit:?} {usage:?}");
-    assert!(exit.cpu_ms > 0);
     let after = meter.sample().unwrap();
     assert_eq!(after.memory_bytes, 0);
     assert_eq!(after.memory_peak_bytes, usage.memory_bytes);

@@ -362,7 +362,7 @@ async fn sweep() {
 }
 
 fn lost_shim_exit() -> ShimExit {
-    ShimExit { signal: Some(Signal::KILL.as_raw()), shim_lost: true, ..ShimExit::default() }
+    ShimExit { signal: Some(Signal::KILL.as_raw()), ..ShimExit::default() }
 }
 
 async fn read_report(reader: &mut OwnedReadHalf) -> io::Result<ShimEvent> {

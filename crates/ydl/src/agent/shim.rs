@@ -96,7 +96,7 @@ fn run_shim(socket: Option<&Path>) -> io::Result<()> {
     drop(start);
     let pid = pids.first().copied().unwrap_or_default();
     let running: SharedProcesses = Arc::new(Mutex::new(Processes { pids, terminated: false }));
-    // The death of the agent is detected below, and the processes are killed.
+    // A failed write means that the agent died; `listen` notices that and kills the processes.
     let _ = shim_protocol::write(&mut agent, &ShimEvent::Started { pid });
 
     agent.set_read_timeout(Some(PARENT_CHECK))?;
@@ -111,12 +111,10 @@ fn run_shim(socket: Option<&Path>) -> io::Result<()> {
     if let Some(mux) = mux {
         mux.finish(MUX_MAX);
     }
-    let used = usage::of_reaped_children().unwrap_or_default();
     let exited = ShimExit {
         code: status.exit_status(),
         signal: status.terminating_signal(),
-        peak_memory_bytes: used.peak_rss_bytes,
-        cpu_ms: used.user_ms + used.system_ms,
+        peak_memory_bytes: usage::peak_memory_of_reaped_children().unwrap_or_default(),
         survivors,
         memory_short: socket.is_some() && memory_was_short(),
         ..ShimExit::default()

@@ -61,7 +61,6 @@ pub struct ShimExit {
     pub signal: Option<i32>,
     /// Largest resident memory of any one process; 0 if the shim was lost.
     pub peak_memory_bytes: u64,
-    pub cpu_ms: u64,
     /// Processes that survived SIGKILL past its timeout.
     pub survivors: usize,
     /// Set if the kernel killed a process of the container for lack of memory.
@@ -73,9 +72,6 @@ pub struct ShimExit {
     /// Bytes of output that could not be written. Added by the agent.
     #[serde(skip)]
     pub dropped_bytes: u64,
-    /// The shim was killed, and the program with it, so the program's own exit is unknown. Added by the agent.
-    #[serde(skip)]
-    pub shim_lost: bool,
 }
 
 /// Encodes a message with its length prefix.
