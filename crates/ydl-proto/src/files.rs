@@ -40,7 +40,7 @@ pub struct JobDir {
     path: PathBuf,
 }
 
-/// SubmittedJob job. Written once, before the master starts.
+/// A submitted job. Written once, before the master starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SubmittedJob {
     /// The job's id, which is also the name of its directory.
@@ -151,7 +151,7 @@ impl JobDir {
         self.path.join("inputs.json")
     }
 
-    /// The directory of what its outputs have taken.
+    /// Returns the directory of reserved output destinations.
     pub fn reservations(&self) -> PathBuf {
         self.path.join("reservations")
     }

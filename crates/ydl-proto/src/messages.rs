@@ -261,7 +261,7 @@ pub enum LogRequest {
     /// `GET /v1/logs?task=worker:0`: list of files, as a list of [`LogAttempt`].
     List,
     /// `GET /v1/logs?task=worker:0&attempt=1&file=stdout.0&offset=N&wait_ms=M`: bytes from an offset on. Answered when
-    /// there are some, when there will be none, or after the wait.
+    /// there are bytes, when the file is complete, or after the wait.
     Read {
         /// Attempt of the task.
         attempt: u32,

@@ -73,13 +73,13 @@ pub(crate) struct Follower {
     pub on_interrupt: OnInterrupt,
     /// Peak memory of each task, in MiB.
     pub peaks: BTreeMap<TaskId, u64>,
-    /// Keep following after stdout is closed.
+    /// Stdout is closed.
     pub output_closed: bool,
     /// Number of the next event.
     pub next: u64,
     pub signals: InterruptSignals,
     /// Copies of a remote job's output.
-    pub mirror: Option<RemoteOutput>,
+    pub remote_output: Option<RemoteOutput>,
 }
 
 /// Prints the resources that a job waits for unless a table shows them.
@@ -127,7 +127,7 @@ impl Follower {
             output_closed: false,
             next: 0,
             signals,
-            mirror: None,
+            remote_output: None,
         }
     }
 
@@ -162,7 +162,7 @@ impl Follower {
                         continue;
                     }
                     Some(JobEvent::Ended(status)) => {
-                        if let Some(remote_output) = &mut self.mirror {
+                        if let Some(remote_output) = &mut self.remote_output {
                             for failure in remote_output.finish(&self.tails).await {
                                 self.renderer.note(&format!("note: {failure}"));
                             }
@@ -176,7 +176,7 @@ impl Follower {
                     Some(JobEvent::Unreachable(error)) => return Err(unreachable_report(&self.job, &error)),
                     None => return self.on_end(self.job.status()),
                 },
-                (task, attempt) = next_copied(&mut self.mirror) => {
+                (task, attempt) = next_copied(&mut self.remote_output) => {
                     self.tails.end(&task, attempt);
                     if self.drain().is_err() && self.detaches() {
                         return Ok(FollowEnd::OutputClosed);
@@ -211,7 +211,7 @@ impl Follower {
     fn stop_job(&mut self, by: &'static str) -> JoinHandle<()> {
         self.renderer.note(&format!("{by}: stopping the job ({by} again to detach)"));
         let (job, master) = (self.job.clone(), self.master.clone());
-        let mirror = self.mirror.as_ref().map(|remote_output| remote_output.mirror.clone());
+        let mirror = self.remote_output.as_ref().map(|remote_output| remote_output.mirror.clone());
         tokio::spawn(async move {
             let Err(_) = master.kill(by, false).await else {
                 return;
@@ -237,7 +237,7 @@ impl Follower {
 
     fn on_event(&mut self, event: &HistoryEvent) -> Result<(), OutputClosed> {
         if let (HistoryKind::AttemptStarted { task, attempt, .. }, Some(_)) =
-            (&event.kind, &self.mirror)
+            (&event.kind, &self.remote_output)
         {
             // Only an existing directory can be watched. Without it, all streams are polled once a second.
             let _ = fs::create_dir_all(self.job.dir.attempt_logs(task, *attempt));
@@ -245,7 +245,7 @@ impl Follower {
         match &event.kind {
             HistoryKind::AttemptStarted { task, attempt, .. } => {
                 self.tails.add_newer(task, *attempt);
-                if let Some(remote_output) = &mut self.mirror {
+                if let Some(remote_output) = &mut self.remote_output {
                     remote_output.follow(task, *attempt, &self.tails, &self.master);
                 }
                 let role = self.job.submitted.spec.role(&task.role);
@@ -262,7 +262,7 @@ impl Follower {
                 *peak = (*peak).max(*peak_memory_mib);
                 // Print the attempt's output before its end. An attempt that failed to start is not followed yet.
                 self.tails.add_newer(task, *attempt);
-                match &mut self.mirror {
+                match &mut self.remote_output {
                     // The last lines are still being copied.
                     Some(remote_output) => {
                         remote_output.follow(task, *attempt, &self.tails, &self.master)

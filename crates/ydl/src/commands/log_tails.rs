@@ -1,7 +1,7 @@
 //! Follows the output of a job's tasks.
 //!
 //! The kernel reports which directories changed, so idle tasks cost nothing. Without its notifications, all streams are
-//! polled several times a second.
+//! polled ten times a second.
 
 mod stream_tail;
 
@@ -84,7 +84,7 @@ pub(crate) enum Prefix {
     Raw,
     /// The name of the task.
     Task(Paint),
-    /// No prefix, but only whole lines are passed on.
+    /// No name: whole lines that begin with ` | `, which the caller removes.
     Lines,
 }
 
@@ -203,7 +203,7 @@ impl LogTails {
             Some(Ok(watch)) => {
                 self.watched.insert(watch, (task.clone(), attempt));
             }
-            // An attempt that never started has no directory; polling suffices.
+            // An attempt that never started has no directory. The follower polls it once a second.
             Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Some(Err(_)) | None => self.watcher = None,
         }

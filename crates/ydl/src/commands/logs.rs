@@ -94,7 +94,7 @@ async fn print(
         let signals = InterruptSignals::listen()?;
         let mut follower = Follower {
             on_interrupt: OnInterrupt::Detach,
-            mirror: mirror.clone().map(RemoteOutput::new),
+            remote_output: mirror.clone().map(RemoteOutput::new),
             ..Follower::new(Arc::new(job), master, renderer, tails, signals)
         };
         let _watching = mirror.map(|mirror| mirror.watch());

@@ -69,7 +69,8 @@ pub(crate) async fn conclude(
                 // Stdout may be closed; the exit code still tells the outcome.
                 let _ = follower.renderer.object(&result);
             } else {
-                let mirror = follower.mirror.as_ref().map(|remote_output| &*remote_output.mirror);
+                let mirror =
+                    follower.remote_output.as_ref().map(|remote_output| &*remote_output.mirror);
                 let outputs = output_locations(&job, mirror, Some(&last.view)).await;
                 print_outcome(&job, &last, &follower.peaks, &outputs, paint);
                 print_usage(follower);
@@ -128,8 +129,10 @@ fn print_remote_end(job: &JobHandle, ended: &RemoteEnd, paint: Paint) -> Exit {
 
 /// Prints the resource usage of the job.
 fn print_usage(follower: &Follower) {
-    let report =
-        follower.mirror.as_ref().and_then(|remote_output| remote_output.mirror.last_report());
+    let report = follower
+        .remote_output
+        .as_ref()
+        .and_then(|remote_output| remote_output.mirror.last_report());
     let Some(usage) = report.and_then(|report| report.usage) else {
         return;
     };

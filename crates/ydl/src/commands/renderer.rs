@@ -1,4 +1,4 @@
-//! Renders job events to a live terminal, as plain lines or as JSON.
+//! Prints a followed job: output of its tasks, events, and a live table.
 
 use super::log_tails::{Prefix, StreamId};
 use crate::{

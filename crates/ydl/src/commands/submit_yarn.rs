@@ -166,7 +166,7 @@ async fn follow(
     let master = Arc::new(MasterClient::at(&job.dir, address)?);
     let mut follower = Follower {
         output_closed,
-        mirror: Some(RemoteOutput::new(mirror.clone())),
+        remote_output: Some(RemoteOutput::new(mirror.clone())),
         ..Follower::new(job.clone(), master, renderer, tails, signals)
     };
     let follow_end = follower.run().await;

@@ -142,8 +142,8 @@ impl LogReader {
         Ok(Chunk::End)
     }
 
-    /// Opens the segment that contains `offset`. Returns a gap or the end if there is none. Returns none without an open
-    /// segment if it was removed meanwhile.
+    /// Opens the segment that contains `offset`. Returns a gap or the end if there is none. `None` with `open` unset: the
+    /// segment was just removed; call again.
     fn open_next(&mut self) -> io::Result<Option<Chunk>> {
         let list = self.segments.list()?;
         let Some(&last) = list.last() else {

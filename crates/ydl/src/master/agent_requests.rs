@@ -20,7 +20,7 @@ use ydl_net::request::Reply;
 use ydl_proto::messages::{AgentRequest, NumberedRequest};
 
 /// Time an agent may take beyond the requested wait.
-pub(super) const GRACE: Duration = Duration::from_secs(8);
+pub(super) const REPLY_MAX: Duration = Duration::from_secs(8);
 
 /// Pending requests.
 #[derive(Debug, Default)]

@@ -30,7 +30,7 @@ struct AgentState {
     /// Current order, and its number, which changes with it.
     order: Option<Order>,
     number: u64,
-    /// Response to the pending sync request, if there is one.
+    /// Channel for the response to the pending sync request, if there is one.
     waiting: Option<(AgentVersions, oneshot::Sender<MasterResponse>)>,
 }
 

@@ -30,7 +30,8 @@ use ydl_rendezvous::link::codec::decode_all;
 
 /// Maximum wait of a request. Clients ask again.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Timeout of requests that do not wait. The master is never busy for so long.
+/// Timeout of requests that do not wait. A master that cannot write its journal exceeds it; the requester gets 503 and repeats
+/// the request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Default maximum of entries or events in one response.
 const PAGE_MAX: usize = 1000;

@@ -28,7 +28,7 @@ pub(super) fn log_delay(tasks: u64) -> Duration {
     share.clamp(DELAY.0, DELAY.1)
 }
 
-/// Handle of an attempt whose logs are shipped. Dropping it ends the attempt without an exit record.
+/// Handle of an attempt whose logs are shipped. Dropping it ends the shipping, without an exit record.
 #[derive(Debug)]
 pub(in crate::agent) struct LogShipperHandle {
     end: watch::Sender<AttemptEnd>,
@@ -93,7 +93,7 @@ impl LogShipper {
         let mut retry = RETRY_MIN;
         let mut warned = None;
         loop {
-            // Read first, so that output printed before the end is shipped after it.
+            // Read before the step: if the program has ended, this step sees all of its output.
             let has_ended = self.end.borrow().has_ended || self.end.has_changed().is_err();
             let pause = match self.step(has_ended).await {
                 Ok(ShipStep::Complete) => return,

@@ -1,4 +1,4 @@
-//! Copies logs of tasks from HDFS, where their agents upload them.
+//! Copies logs of tasks from HDFS, to which their agents ship them.
 
 use super::job::Mirror;
 use crate::client::jobs::RemoteState;
@@ -29,7 +29,8 @@ const PIECE_BYTES: usize = 4 << 20;
 /// Maximum number of attempts of one job.
 const ATTEMPTS_MAX: usize = 100_000;
 
-/// State of an attempt's log writer. An open file in HDFS shows little of its content, and closing it stops its writer.
+/// State of the agent that writes the logs of an attempt. An open file in HDFS shows little of its content, and closing it
+/// stops its writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogWriter {
     /// The agent may still write: its files stay open.

@@ -3,8 +3,8 @@
 //!
 //! * `job`: the mirror and the copies of small files.
 //! * `private_dir`: the directory.
-//! * `download`, `tail`: copies logs from HDFS.
-//! * `follow`: copies logs of running tasks.
+//! * `follow`: copies logs of running tasks from their agents, and the rest after their end.
+//! * `download`: copies logs from HDFS. `tail`: copies only their last lines, for `ydl logs --tail`.
 
 mod download;
 mod follow;

@@ -1,7 +1,7 @@
 //! Requests for connections to ports.
 
 use super::{
-    AgentRequests, GRACE, PendingAgentRequest, RequestKind, container_of, fail, not_pending,
+    AgentRequests, REPLY_MAX, PendingAgentRequest, RequestKind, container_of, fail, not_pending,
 };
 use crate::master::{agents::Agents, inbox::MasterResponse};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl AgentRequests {
             container,
             numbered: self.number(task, AgentRequest::Forward(request)),
             sent: false,
-            due: Instant::now() + GRACE,
+            due: Instant::now() + REPLY_MAX,
             respond_to,
             kind: RequestKind::Forward(permit),
         };

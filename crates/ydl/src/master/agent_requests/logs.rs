@@ -1,7 +1,7 @@
 //! Requests to read logs.
 
 use super::{
-    AgentRequests, GRACE, PendingAgentRequest, RequestKind, container_of, fail, not_pending,
+    AgentRequests, REPLY_MAX, PendingAgentRequest, RequestKind, container_of, fail, not_pending,
 };
 use crate::master::{agents::Agents, inbox::MasterResponse};
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl AgentRequests {
             container,
             numbered: self.number(task, AgentRequest::ReadLog(request)),
             sent: false,
-            due: Instant::now() + Duration::from_millis(wait_ms) + GRACE,
+            due: Instant::now() + Duration::from_millis(wait_ms) + REPLY_MAX,
             respond_to,
             kind: RequestKind::ReadLog,
         };

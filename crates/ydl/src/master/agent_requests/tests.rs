@@ -139,7 +139,7 @@ async fn requests_are_limited_and_expire() {
     waiting.pop();
     harness.agent_requests.sweep(&harness.agents, Instant::now());
     assert_eq!(harness.agent_requests.pending.len(), READS_PER_AGENT_MAX - 1);
-    let later = Instant::now() + GRACE + Duration::from_secs(1);
+    let later = Instant::now() + REPLY_MAX + Duration::from_secs(1);
     harness.agent_requests.sweep(&harness.agents, later);
     assert!(harness.agent_requests.pending.is_empty());
 }
@@ -161,7 +161,7 @@ async fn pending_requests_for_logs_leave_room_for_port_forwards() {
     let sent = ids(&mut harness.listen(0));
     assert_eq!(sent.len(), reads.len() + forwards.len());
     // Requests for logs expire silently, and clients repeat them. Port-forwards fail.
-    let later = Instant::now() + GRACE + Duration::from_secs(1);
+    let later = Instant::now() + REPLY_MAX + Duration::from_secs(1);
     harness.agent_requests.sweep(&harness.agents, later);
     assert_eq!((status(&mut reads[0]), status(&mut forwards[0])), (None, Some(503)));
 }

@@ -2,7 +2,7 @@
 
 use super::{bad, number, request_id, task};
 use crate::master::{
-    agent_requests::{GRACE, LogReply},
+    agent_requests::{LogReply, REPLY_MAX},
     inbox::MasterRequest,
 };
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) fn parse_request(
             wait_ms: wait.as_millis() as u64,
         },
     };
-    Ok((MasterRequest::Logs { task, request }, wait + GRACE))
+    Ok((MasterRequest::Logs { task, request }, wait + REPLY_MAX))
 }
 
 /// Parses an agent's response to a log request.
