@@ -12,7 +12,7 @@
 //!    [`Ledger::on_resync`] a restart of the ResourceManager.
 //!
 //! [`AmRmClient::exchange`](crate::scheduler::AmRmClient::exchange) does all of this against a
-//! ResourceManager.
+//! ResourceManager. `ydl`'s `RmClient` does it by itself, to send heartbeats at its own pace.
 //!
 //! Wants with placement constraints ([`Ledger::set_constrained_wants`]) are sent as scheduling
 //! requests. The ledger reads no clock, so [`Ledger::set_now`] tells it when to retry rejected ones.

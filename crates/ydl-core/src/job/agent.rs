@@ -224,13 +224,13 @@ impl Job {
         self.arm(key);
     }
 
-    /// Records a sign of life of an agent and returns its task.
+    /// Records that an agent has reported, and returns its task.
     pub(super) fn record_report(&mut self, container: &ContainerId) -> Option<TaskKey> {
         let key = self.task_in(container)?;
-        let deaf = self.mutant.is(Mutant::IgnoresHeartbeatResumed);
+        let ignores_resumed = self.mutant.is(Mutant::IgnoresHeartbeatResumed);
         if let Some(held) = self.held.get_mut(container) {
             held.reported = true;
-            if !deaf {
+            if !ignores_resumed {
                 held.silent_since = None;
                 held.orphaned = false;
             }

@@ -274,8 +274,8 @@ impl Job {
             }
         }
         self.update_starvation();
-        let rid = self.held.is_empty() || self.mutant.is(Mutant::FinishesEarly);
-        if matches!(self.stage, Stage::Ending(_)) && rid {
+        let has_no_container = self.held.is_empty() || self.mutant.is(Mutant::FinishesEarly);
+        if matches!(self.stage, Stage::Ending(_)) && has_no_container {
             self.finish(out);
         }
     }

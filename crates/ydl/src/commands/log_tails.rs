@@ -53,7 +53,7 @@ pub(crate) struct StreamId {
 
 /// Selection of streams and lines.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LogSelection {
+pub(crate) struct StreamSelection {
     pub role: Option<String>,
     pub index: Option<u32>,
     pub attempt: Option<u32>,
@@ -62,7 +62,7 @@ pub(crate) struct LogSelection {
     pub tail: Option<usize>,
 }
 
-impl LogSelection {
+impl StreamSelection {
     fn includes(&self, task: &TaskId, attempt: u32) -> bool {
         let role = self.role.as_ref().is_none_or(|role| task.role.as_str() == role);
         let index = self.index.is_none_or(|index| task.index == index);
@@ -102,7 +102,7 @@ pub(crate) enum LogSource {
 pub(crate) struct LogTails {
     dir: JobDir,
     source: LogSource,
-    select: LogSelection,
+    select: StreamSelection,
     prefix: Prefix,
     tails: BTreeMap<StreamId, StreamTail>,
     /// Change notifications; without them all streams are polled.
@@ -116,7 +116,7 @@ impl LogTails {
     pub(crate) fn new(
         dir: &JobDir,
         source: LogSource,
-        select: LogSelection,
+        select: StreamSelection,
         prefix: Prefix,
     ) -> LogTails {
         LogTails {

@@ -3,7 +3,7 @@
 use super::{
     aggregated_logs,
     follow::{FollowEnd, Follower, InterruptSignals, OnInterrupt, RemoteOutput},
-    log_tails::{LogSelection, LogSource, LogTails, Prefix, Stream, attempts},
+    log_tails::{LogSource, LogTails, Prefix, Stream, StreamSelection, attempts},
     renderer::Renderer,
     wait_for_master::{WaitOutcome, wait_as_observer},
 };
@@ -53,7 +53,7 @@ async fn print(
     global: GlobalArgs,
     job: JobHandle,
     mirror: Option<Arc<Mirror>>,
-    select: LogSelection,
+    select: StreamSelection,
 ) -> Result<Exit, Report> {
     let mut renderer = Renderer::output_only(job.id(), global);
     // The lines of a single task get no prefix.
@@ -129,7 +129,7 @@ async fn print(
 }
 
 /// Fails if the job has no such task.
-fn check_task(job: &JobHandle, select: &LogSelection) -> Result<(), Report> {
+fn check_task(job: &JobHandle, select: &StreamSelection) -> Result<(), Report> {
     let existing = attempts(&job.dir);
     if let (Some(role), Some(index)) = (&select.role, select.index) {
         // A scaled role may have more tasks than were submitted; each of them has a log directory.
@@ -150,7 +150,7 @@ fn check_task(job: &JobHandle, select: &LogSelection) -> Result<(), Report> {
 }
 
 /// Reports that existing is no output, or that the task does not exist.
-fn report_no_output(job: &JobHandle, select: &LogSelection, live: bool) -> Result<(), Report> {
+fn report_no_output(job: &JobHandle, select: &StreamSelection, live: bool) -> Result<(), Report> {
     check_task(job, select)?;
     if let Some(wanted) = select.attempt {
         let existing = attempts(&job.dir);
@@ -170,7 +170,7 @@ fn report_no_output(job: &JobHandle, select: &LogSelection, live: bool) -> Resul
 /// Target of the command.
 enum LogTarget {
     /// A job, or some of its tasks.
-    Job(Box<JobHandle>, Option<Arc<Mirror>>, LogSelection),
+    Job(Box<JobHandle>, Option<Arc<Mirror>>, StreamSelection),
     /// A job without accessible files; only the cluster's report exists.
     ReportOnly { report: Box<ApplicationReport>, cluster: Box<ClusterClient>, why: String },
 }
@@ -195,7 +195,7 @@ async fn resolve_target(args: &cli::LogsArgs, global: GlobalArgs) -> Result<LogT
         ResolvedJob::Full(job, mirror) => {
             let select = match word {
                 Some(word) => select_part(&job, word)?,
-                None => LogSelection::default(),
+                None => StreamSelection::default(),
             };
             Ok(LogTarget::Job(job, mirror, select))
         }
@@ -217,7 +217,7 @@ fn has_role(job: &JobHandle, role: &str) -> bool {
     job.submitted.spec.roles.iter().any(|known| known.name.as_str() == role)
 }
 
-fn select_part(job: &JobHandle, word: &str) -> Result<LogSelection, Report> {
+fn select_part(job: &JobHandle, word: &str) -> Result<StreamSelection, Report> {
     let (role, index) = parse_part(word);
     if !has_role(job, &role) {
         let roles = job.submitted.spec.roles.iter();
@@ -225,5 +225,5 @@ fn select_part(job: &JobHandle, word: &str) -> Result<LogSelection, Report> {
         let what = format!("`{}` has no role `{role}`", job.id());
         return Err(Report::bad_input(what).hint(format!("it has {}", roles.join(", "))));
     }
-    Ok(LogSelection { role: Some(role), index, ..LogSelection::default() })
+    Ok(StreamSelection { role: Some(role), index, ..StreamSelection::default() })
 }

@@ -3,7 +3,7 @@
 use super::{
     fetch,
     follow::{Follower, InterruptSignals},
-    log_tails::{LogSelection, LogSource, LogTails},
+    log_tails::{LogSource, LogTails, StreamSelection},
     outcome::conclude,
     renderer::Renderer,
     resources::local_resources,
@@ -289,7 +289,7 @@ async fn submit_local(
     let tails = LogTails::new(
         &job.dir,
         LogSource::Original,
-        LogSelection::default(),
+        StreamSelection::default(),
         renderer.prefix(global),
     );
     let mut follower =

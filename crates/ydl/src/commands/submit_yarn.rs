@@ -3,7 +3,7 @@
 use super::findings::{dry_run, print_findings};
 use super::{
     follow::{Follower, InterruptSignals, RemoteOutput},
-    log_tails::{LogSelection, LogSource, LogTails},
+    log_tails::{LogSource, LogTails, StreamSelection},
     outcome::conclude,
     renderer::Renderer,
     submit::build_environment,
@@ -161,8 +161,12 @@ async fn follow(
             return Ok(Exit::Interrupted);
         }
     };
-    let tails =
-        LogTails::new(&job.dir, LogSource::Copy, LogSelection::default(), renderer.prefix(global));
+    let tails = LogTails::new(
+        &job.dir,
+        LogSource::Copy,
+        StreamSelection::default(),
+        renderer.prefix(global),
+    );
     let master = Arc::new(MasterClient::at(&job.dir, address)?);
     let mut follower = Follower {
         output_closed,

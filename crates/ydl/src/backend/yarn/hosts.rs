@@ -1,7 +1,8 @@
 //! Nodes of the cluster, as far as known, to choose the hosts that an ask names.
 //!
 //! Schedulers that allocate on node heartbeats grant one container per heartbeat to an ask for any host, and as
-//! many as fit to an ask for this host. So every ask names hosts in equal shares and accepts others as well.
+//! many as fit to an ask for this host. So an ask for several containers names hosts in equal shares, and accepts
+//! others as well.
 
 use super::size;
 use std::collections::{BTreeMap, BTreeSet};

@@ -86,8 +86,8 @@ pub struct YarnBackend {
     /// Granted containers that are neither launched nor released.
     granted: BTreeMap<ContainerId, Container>,
     asks: Asks,
-    /// Last heartbeat that the event loop had seen when it used or released a grant without sending new asks.
-    /// The client has deducted the grant, so unchanged asks must be sent again.
+    /// Set when a grant was used or released: the last heartbeat seen by then. The RM client has already subtracted
+    /// the grant, so `next` sends the asks again even if they are unchanged.
     unsent: Option<ReplyCount>,
     gpus: GpuAsks,
     logs: String,

@@ -1,6 +1,7 @@
 //! ResourceManager client: sends heartbeats independently of the master's event loop.
 //!
-//! * `responses`: handlers of heartbeat responses. * `failures`: rejections, outages and the end of the attempt.
+//! * `responses`: handlers of heartbeat responses. * `failures`: rejections, outages and the end of the
+//!   application attempt.
 
 mod failures;
 mod responses;

@@ -1,7 +1,7 @@
 //! Requests to read logs.
 
 use super::{
-    AgentRequests, REPLY_MAX, PendingAgentRequest, RequestKind, container_of, fail, not_pending,
+    AgentRequests, PendingAgentRequest, REPLY_MAX, RequestKind, container_of, fail, not_pending,
 };
 use crate::master::{agents::Agents, inbox::MasterResponse};
 use std::time::Duration;
