@@ -25,7 +25,7 @@ pub(super) struct RendezvousLinks {
     sessions: BTreeMap<TaskId, AgentSession>,
     /// Tasks with new frames since the last flush.
     dirty: BTreeSet<TaskId>,
-    /// Tasks with a rejected session: each is logged once.
+    /// Tasks with a rejected connection of their program: each is logged once.
     rejected: BTreeSet<TaskId>,
     /// Time of the next retry, unless programs react before. A new master starts its timers again.
     retry: Option<(RetryTimer, Instant)>,

@@ -2,7 +2,7 @@
 //!
 //! Makes two calls at a time: a POST with frames, and a GET that polls for frames. Both responses contain frames and
 //! are numbered, because one may overtake the other. When a call fails or the master changes, a new session starts,
-//! with a new number, and the `AgentLinks` resends all unacknowledged bytes. Acknowledgements of received bytes are
+//! with a new number, and `AgentLinks` resends all unacknowledged bytes. Acknowledgements of received bytes are
 //! delayed: they are sent with the next frames, or after a timeout.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
