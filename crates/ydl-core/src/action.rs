@@ -8,7 +8,7 @@ use crate::{
     spec::Resources,
     time::Span,
 };
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use serde::{Deserialize, Serialize};
 
 /// An action, executed once and in the given order.
@@ -116,4 +116,7 @@ pub struct AttemptRun {
     pub attempt: u32,
     /// Members of the round, as far as they are known.
     pub cluster: Arc<Cluster>,
+    /// Variables of this task alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
 }

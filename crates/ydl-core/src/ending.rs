@@ -294,6 +294,11 @@ pub enum Cause {
         /// The timeout.
         limit: Span,
     },
+    /// A program or a user reported the failure.
+    Requested {
+        /// Reported reason.
+        reason: String,
+    },
 }
 
 impl fmt::Display for Cause {
@@ -310,6 +315,7 @@ impl fmt::Display for Cause {
             Cause::RunTimeout { limit } => {
                 write!(f, "the job ran longer than its limit of {limit}")
             }
+            Cause::Requested { reason } => write!(f, "{reason}"),
         }
     }
 }

@@ -4,5 +4,6 @@ pub mod files;
 pub mod inline_files;
 pub mod kv;
 pub mod messages;
+pub mod transaction;
 pub mod usage;
 pub mod version;

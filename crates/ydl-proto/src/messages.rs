@@ -3,7 +3,10 @@
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
-use ydl_core::{Endpoint, HistoryEvent, JobView, Order, ProgramExit, Span, TaskId};
+use ydl_core::{
+    Endpoint, HistoryEvent, JobView, Order, ProgramExit, Span, TaskId,
+    view::{RoleView, TaskView},
+};
 
 /// Longest time that the master holds an agent's request when nothing changes.
 pub const HEARTBEAT_MS: u64 = 2_000;
@@ -223,6 +226,66 @@ pub struct Scale {
     pub role: String,
     /// New number of tasks.
     pub instances: u32,
+}
+
+/// `POST /v1/tasks`: adds a task to a role whose tasks start on their own.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskAddition {
+    /// Role of the task.
+    pub role: String,
+    /// Variables of this task, which take precedence over those of its role.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// Response to [`TaskAddition`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AddedTask {
+    /// The new task.
+    pub task: TaskId,
+}
+
+/// Response to `GET /v1/tasks`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TaskList {
+    /// Roles of the job.
+    pub roles: Vec<RoleView>,
+    /// Tasks of the job.
+    pub tasks: Vec<TaskView>,
+    /// Tasks that were stopped for good, or are being stopped.
+    pub stopped: Vec<TaskId>,
+}
+
+/// `POST /v1/end`: ends the job with an outcome.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndRequest {
+    /// Outcome of the job.
+    pub outcome: RequestedOutcome,
+    /// Reason of a failure.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// Outcome of a job that ends on request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RequestedOutcome {
+    /// The job succeeded.
+    Succeeded,
+    /// The job failed.
+    Failed,
+    /// The job was killed.
+    Killed,
+}
+
+/// `PUT /v1/progress`: progress of the job on the ResourceManager's page.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgressReport {
+    /// Progress from 0 to 1.
+    pub progress: f32,
 }
 
 /// Header of a log response: current length of the file.

@@ -85,7 +85,9 @@ impl Job {
     /// Returns true if every member of the role's round has finished its work.
     pub(super) fn is_through(&self, at: usize) -> bool {
         let role = &self.roles[at];
-        let over = role.count(TaskState::Succeeded) + role.count(TaskState::Failed);
+        let forgets = self.mutant.is(Mutant::WaitsForStoppedTasks);
+        let stopped = if forgets { 0 } else { role.count(TaskState::Stopped) };
+        let over = role.count(TaskState::Succeeded) + role.count(TaskState::Failed) + stopped;
         over == role.want - self.deferred_count(at)
     }
 
@@ -157,7 +159,7 @@ impl Job {
         }
     }
 
-    fn stop_for_good(&mut self, key: TaskKey, out: &mut Vec<Action>) {
+    pub(super) fn stop_for_good(&mut self, key: TaskKey, out: &mut Vec<Action>) {
         let stopped = NextStep::Finish(TaskResult::Stopped);
         let service = self.spec.roles[key.role].completion == Completion::Service;
         if service && self.mutant.is(Mutant::LeavesServicesRunning) {

@@ -10,7 +10,7 @@
 //!   others follow from.
 //! * `pending`: rounds that wait for their members, and their start. `restart_round`: restarts of
 //!   rounds. `allocation`: time limits of waits for containers.
-//! * `scale`: scaling of roles. `elastic`: elastic roles. `end`: end of a job.
+//! * `scale`: scaling of roles. `single`: single tasks that are added or stopped. `elastic`: elastic roles. `end`: end of a job.
 //! * `dependencies`: roles that depend on others. `queries`: asks, orders, views and what a job
 //!   waits for.
 //! * `nodes`: excluded nodes. `timers`: armed timers. `grants`: detection of repeated grants.
@@ -34,6 +34,7 @@ mod queries;
 mod release;
 mod restart_round;
 mod scale;
+mod single;
 mod suspect;
 mod timeouts;
 mod timers;
@@ -246,6 +247,13 @@ impl Job {
             Event::KillRequested { by, immediate: now } => self.on_kill_requested(by, now, out),
             Event::ScaleRequested { role, instances } => {
                 self.on_scale_requested(&role, instances, out)
+            }
+            Event::TaskAddRequested { role, env } => self.on_task_add_requested(&role, env, out),
+            Event::TaskStopRequested { task } => self.on_task_stop_requested(&task, out),
+            Event::EndRequested { outcome } => {
+                if self.stage == Stage::Active {
+                    self.begin_ending(outcome, out);
+                }
             }
             Event::Ticked => {}
             Event::MasterRecovered { live } => self.on_master_recovered(live, out),

@@ -115,6 +115,8 @@ mutants! {
     KeepsReportedCause,
     /// A sidecar asks for a container before the job has started.
     StartsSidecarsFirst,
+    /// A role waits for tasks that were stopped on request.
+    WaitsForStoppedTasks,
 }
 
 impl Mutant {

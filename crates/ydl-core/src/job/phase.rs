@@ -110,6 +110,8 @@ pub(super) struct Task {
     pub(super) ran_from: Option<Time>,
     /// Attempt it was told to run, until it has ended for its peers.
     pub(super) live_run: Option<AttemptRun>,
+    /// Variables of this task alone.
+    pub(super) env: BTreeMap<String, String>,
 }
 
 /// Phase of a task, with the data of that phase.
@@ -356,6 +358,7 @@ impl Job {
                 has_run: false,
                 ran_from: None,
                 live_run: None,
+                env: BTreeMap::new(),
             });
             state.want += 1;
             state.counts[TaskState::Requested as usize] += 1;

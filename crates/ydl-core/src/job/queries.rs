@@ -89,6 +89,7 @@ impl Job {
             round: task.round,
             attempt: task.attempt,
             cluster: task.cluster.clone().unwrap_or_else(|| self.sizes.clone()),
+            env: task.env.clone(),
         }
     }
 
@@ -100,6 +101,12 @@ impl Job {
     /// Returns the task that holds a container.
     pub fn task_in_container(&self, container: &ContainerId) -> Option<TaskId> {
         self.held.get(container).map(|held| self.id(held.task))
+    }
+
+    /// Returns the container of a task, if it has one.
+    pub fn container_of(&self, task: &TaskId) -> Option<&ContainerId> {
+        let role = self.spec.roles.iter().position(|it| it.name == task.role)?;
+        self.roles[role].tasks.get(task.index as usize)?.phase.container()
     }
 
     /// Returns the number of the attempt whose program runs, or last ran, in a container.

@@ -109,6 +109,9 @@ pub struct Placement {
     pub nodes: Vec<String>,
     /// Preferred racks.
     pub racks: Vec<String>,
+    /// True if only these nodes and racks are accepted.
+    #[serde(default)]
+    pub strict: bool,
     /// Required node attributes, by name.
     pub attributes: BTreeMap<String, String>,
 }

@@ -64,7 +64,16 @@ pub(super) fn check(builder: &JobSpecBuilder) -> Vec<SpecIssue> {
             all.add(&key, format!("duplicate role `{}`", spec.name), "");
         }
         role(&mut all, &key, spec);
+        // A role whose tasks start on their own may get its first task later.
+        let needs_task =
+            builder.gang.together || builder.roles.iter().all(|other| other.instances == 0);
+        if spec.instances == 0 && needs_task {
+            let hint = "leave the role out, or give it at least one instance";
+            let message = "a role of 0 instances does nothing".to_owned();
+            all.add(&format!("{key}.instances"), message, hint);
+        }
     }
+    strict_placement(&mut all, builder);
     let tasks: u64 = builder.roles.iter().map(|role| u64::from(role.max_instances())).sum();
     if tasks > MAX_TASKS {
         let message = format!("the job has {tasks} tasks; at most {MAX_TASKS} are possible");
@@ -104,6 +113,26 @@ fn name(all: &mut SpecIssues, key: &str, name: &str) {
     }
 }
 
+fn strict_placement(all: &mut SpecIssues, builder: &JobSpecBuilder) {
+    let is_constrained = |role: &RoleSpec| {
+        role.placement.max_per_node.is_some() || !role.placement.attributes.is_empty()
+    };
+    let constrained = builder.roles.iter().find(|role| is_constrained(role));
+    for role in builder.roles.iter().filter(|role| role.placement.strict) {
+        let key = format!("roles.{}.placement.strict", role.name);
+        if role.placement.nodes.is_empty() && role.placement.racks.is_empty() {
+            let message = "no `nodes` or `racks` are named".to_owned();
+            all.add(&key, message, "name them, or leave `strict` out");
+        } else if let Some(other) = constrained {
+            let message = format!(
+                "`nodes` and `racks` have no effect in a job with `max_per_node` or `attributes`, as in role `{}`",
+                other.name
+            );
+            all.add(&key, message, "use one kind of placement");
+        }
+    }
+}
+
 fn role(all: &mut SpecIssues, key: &str, role: &RoleSpec) {
     name(all, key, role.name.as_str());
     if !(1..=MAX_PROCESSES).contains(&role.processes) {
@@ -112,10 +141,6 @@ fn role(all: &mut SpecIssues, key: &str, role: &RoleSpec) {
             format!("{} processes are not possible", role.processes),
             &format!("a task has from 1 to {MAX_PROCESSES}"),
         );
-    }
-    if role.instances == 0 {
-        let hint = "leave the role out, or give it at least one instance";
-        all.add(&format!("{key}.instances"), "a role of 0 instances does nothing".to_owned(), hint);
     }
     if role.resources.memory_mib == 0 {
         all.add(&format!("{key}.memory"), "a task needs memory".to_owned(), "such as `1 GiB`");

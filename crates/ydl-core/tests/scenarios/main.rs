@@ -27,6 +27,7 @@ mod rendezvous;
 mod scale_down;
 mod scaling;
 mod sidecars;
+mod single;
 mod start;
 mod timeouts;
 mod uploads;

@@ -1,6 +1,7 @@
 //! Random faults, until the simulated world becomes stable.
 
 use super::world::{Happening, World};
+use std::collections::BTreeMap;
 use ydl_core::{
     ContainerExit, Event,
     spec::Completion,
@@ -45,6 +46,7 @@ impl World {
                 let end = ContainerExit::Preempted;
                 world.after(wait, Happening::ContainerSignalled { at, end });
             }),
+            0 if faults.scales && self.random.percent(30) => self.stop_task(),
             0 | 8 if faults.scales => self.scale(),
             9 if faults.kills && self.random.percent(30) => {
                 let now = self.random.percent(30);
@@ -84,6 +86,26 @@ impl World {
         let most = roles[at].elastic.map_or(roles[at].instances + 2, |it| it.max);
         let instances = self.random.from(1, u64::from(most)) as u32;
         self.handle(Event::ScaleRequested { role, instances });
+    }
+
+    /// A client stops one task, or adds one.
+    fn stop_task(&mut self) {
+        let Some(job) = &self.shell.job else {
+            return;
+        };
+        let tasks: Vec<_> = job.view().tasks.into_iter().map(|view| view.task).collect();
+        let task = self.random.pick(&tasks).clone();
+        let may_stop = job.check_task_stop(&task).is_ok();
+        let event = match self.random.percent(70) {
+            true => {
+                if may_stop {
+                    self.checks.stopped.insert(task.clone());
+                }
+                Event::TaskStopRequested { task }
+            }
+            false => Event::TaskAddRequested { role: task.role, env: BTreeMap::new() },
+        };
+        self.handle(event);
     }
 
     /// An elastic role is made smaller while some of its tasks run and others wait.

@@ -64,6 +64,8 @@ pub struct Checks {
     pub done: BTreeSet<(ContainerId, u32)>,
     /// Tasks that ran when their role was made smaller, without them.
     pub dropped: BTreeSet<TaskId>,
+    /// Tasks stopped on request.
+    pub stopped: BTreeSet<TaskId>,
     /// A role was made smaller by the event at hand.
     dropping: bool,
     pub late: Late,
@@ -109,6 +111,7 @@ impl Checks {
             ready: BTreeSet::new(),
             done: BTreeSet::new(),
             dropped: BTreeSet::new(),
+            stopped: BTreeSet::new(),
             dropping: false,
             late: Late::default(),
             begun: BTreeSet::new(),
@@ -221,6 +224,9 @@ impl Checks {
             | Event::RequestUnsatisfiable { .. }
             | Event::KillRequested { .. }
             | Event::ScaleRequested { .. }
+            | Event::TaskAddRequested { .. }
+            | Event::TaskStopRequested { .. }
+            | Event::EndRequested { .. }
             | Event::Ticked => {}
         }
     }
@@ -259,6 +265,7 @@ impl Checks {
             }
             HistoryKind::AttemptStarted { task, .. } => {
                 self.dropped.remove(task);
+                self.stopped.remove(task);
             }
             HistoryKind::AttemptEnded {
                 task,

@@ -45,14 +45,20 @@ impl Checks {
         match role.completion {
             Completion::Any => !won.is_empty(),
             Completion::All | Completion::Primary => {
-                !won.is_empty()
-                    && rest.iter().all(|task| self.failures.lost(task))
+                let only_stopped = rest.iter().all(|task| self.stopped.contains(task));
+                (!won.is_empty() || only_stopped)
+                    && rest.iter().all(|task| self.over(task))
                     && self.same_round(&won)
             }
             Completion::Service | Completion::Follows | Completion::Sidecar => {
-                rest.iter().all(|task| self.failures.lost(task))
+                rest.iter().all(|task| self.over(task))
             }
         }
+    }
+
+    /// Returns true if the task failed for good or was stopped on request.
+    fn over(&self, task: &TaskId) -> bool {
+        self.failures.lost(task) || self.stopped.contains(task)
     }
 
     fn task_succeeded(&self, task: &TaskId) -> bool {

@@ -4,7 +4,7 @@ use super::Section;
 use crate::{
     cluster::RACK,
     fields::Reader,
-    formats::{AMOUNT, COUNT, Entries, List, NAME, POSITIVE, SIZE, TEXT, TEXTS},
+    formats::{AMOUNT, BOOL, COUNT, Entries, List, NAME, POSITIVE, SIZE, TEXT, TEXTS},
     image,
     roles::{self, COMPLETION, INSTANCE_COUNT, Instances, ROLE_NAME, TASK_MEMORY, TOLERATED},
 };
@@ -208,6 +208,11 @@ pub(crate) const PLACEMENT: Section<Placement> = Section {
             /// Preferred racks.
             "roles.*.placement.racks" = List { kind: "list of names", item: RACK } => racks,
             example "[/rack1]"
+        },
+        field! {
+            /// Accepts only the nodes and racks of `nodes` and `racks`, instead of preferring them.
+            "roles.*.placement.strict" = BOOL => strict,
+            example "true", also ["relax_locality"]
         },
         field! {
             /// Required node attributes. Requires Hadoop 3.2.

@@ -104,7 +104,9 @@ impl TaskEnv {
             true => Framework::None,
             false => spec.framework,
         };
-        let is_configured = |name: &str| spec.env.contains_key(name) || role.env.contains_key(name);
+        let is_configured = |name: &str| {
+            [&spec.env, &role.env, &run.env].iter().any(|variables| variables.contains_key(name))
+        };
         let setup_of = |local| {
             let mut setup = framework.configure(&ProcessContext {
                 cluster: &run.cluster,
@@ -132,6 +134,7 @@ impl TaskEnv {
         env.extend(setup.env);
         env.extend(spec.env.clone());
         env.extend(role.env.clone());
+        env.extend(run.env.clone());
         if is_configured("PYTHONPATH") {
             self.add_modules(&mut env);
         }

@@ -49,7 +49,9 @@ pub(crate) fn exit(outcome: &Outcome) -> Exit {
             | Ending::TimedOut { .. }
             | Ending::UploadFailed { .. } => Exit::JobFailed,
         },
-        Outcome::Failed(Cause::NoContainers { .. } | Cause::RunTimeout { .. }) => Exit::JobFailed,
+        Outcome::Failed(
+            Cause::NoContainers { .. } | Cause::RunTimeout { .. } | Cause::Requested { .. },
+        ) => Exit::JobFailed,
     }
 }
 

@@ -24,7 +24,7 @@ use ydl_net::{
     server::{self, Limits},
 };
 use ydl_proto::kv::Blob;
-use ydl_proto::messages::{HEARTBEAT_MS, NOT_DURABLE, Scale};
+use ydl_proto::messages::{HEARTBEAT_MS, NOT_DURABLE, ProgressReport, Scale};
 use ydl_proto::version::{VERSION_HINT, check_protocol};
 use ydl_rendezvous::link::codec::decode_all;
 
@@ -35,6 +35,25 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Default maximum of entries or events in one response.
 const PAGE_MAX: usize = 1000;
+
+/// Endpoints for programs.
+const PUBLIC: &[&str] = &["kv", "watch", "events", "metrics", "tasks", "spec", "end", "progress"];
+/// Endpoints for the owner of the job.
+const OWNER: &[&str] = &[
+    "kv",
+    "watch",
+    "events",
+    "tasks",
+    "spec",
+    "end",
+    "progress",
+    "view",
+    "history",
+    "kill",
+    "scale",
+    "logs",
+    "port-forward",
+];
 
 /// Serves the API until `stop`.
 pub async fn serve(
@@ -67,10 +86,8 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
         Scope::Agent(_) => {
             ["sync", "log-reply", "port-forward-reply", "tokens", "links"].as_slice()
         }
-        Scope::Program(_) => &["kv", "watch", "events", "metrics"],
-        Scope::Client => {
-            &["kv", "watch", "events", "view", "history", "kill", "scale", "logs", "port-forward"]
-        }
+        Scope::Program(_) => PUBLIC,
+        Scope::Client => OWNER,
         Scope::Viewer => &["view", "history", "logs"],
     };
     let allowed = path.get(1).is_some_and(|endpoint| allowed.contains(endpoint));
@@ -92,7 +109,7 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
 /// Rejects clients and agents of another version. The endpoints for programs are public and `/v1` is their version, so
 /// requests to them may lack the header.
 fn check_version(head: &Head, endpoint: &str) -> Result<(), Reply> {
-    let is_public = ["kv", "watch", "events", "metrics"].contains(&endpoint);
+    let is_public = PUBLIC.contains(&endpoint);
     if is_public && head.version.is_none() {
         return Ok(());
     }
@@ -252,6 +269,22 @@ fn parse_request(
             let Scale { role, instances } = parse(&body)?;
             MasterRequest::Scale { role: RoleName::from(role), instances }
         }
+        (&Method::GET, ["tasks"]) => MasterRequest::Tasks,
+        (&Method::GET, ["spec"]) => MasterRequest::Spec,
+        (&Method::POST, ["tasks"]) => MasterRequest::AddTask(parse(&body)?),
+        (&Method::DELETE, ["tasks", task]) => {
+            let id = task.parse().map_err(|_| bad(format!("`{task}` is not a task")))?;
+            MasterRequest::StopTask(id)
+        }
+        (&Method::POST, ["end"]) => MasterRequest::End(parse(&body)?),
+        (&Method::PUT, ["progress"]) => {
+            let ProgressReport { progress } = parse(&body)?;
+            if !(0.0..=1.0).contains(&progress) {
+                return Err(bad(format!("progress is from 0 to 1, not {progress}")));
+            }
+            MasterRequest::Progress(progress)
+        }
+        (&Method::POST, ["kv"]) => kv(KvRequest::Apply(Op::Transact(parse(&body)?))),
         (&Method::GET, ["kv"]) => {
             let (prefix, after) = (text("prefix").unwrap_or_default(), text("after_key"));
             kv(KvRequest::List { prefix, after, limit: limit()? })

@@ -101,6 +101,18 @@ pub enum MasterRequest {
         /// New number of tasks.
         instances: u32,
     },
+    /// A program or a client lists the tasks.
+    Tasks,
+    /// A program or a client reads the job's specification.
+    Spec,
+    /// A program or a client adds a task.
+    AddTask(messages::TaskAddition),
+    /// A program or a client stops one task for good.
+    StopTask(TaskId),
+    /// A program or a client ends the job with an outcome.
+    End(messages::EndRequest),
+    /// A program or a client reports the progress of the job.
+    Progress(f32),
     /// A program or a client accesses the key-value store.
     Kv {
         /// Container of the program; none for a client.
@@ -182,6 +194,12 @@ impl MasterRequest {
             | MasterRequest::Snapshot
             | MasterRequest::Kill(_)
             | MasterRequest::Scale { .. }
+            | MasterRequest::Tasks
+            | MasterRequest::Spec
+            | MasterRequest::AddTask(_)
+            | MasterRequest::StopTask(_)
+            | MasterRequest::End(_)
+            | MasterRequest::Progress(_)
             | MasterRequest::LogReply { .. }
             | MasterRequest::Metrics { .. }
             | MasterRequest::Forward { .. }

@@ -15,7 +15,7 @@ pub use file::{FileJournal, JOURNAL_BYTES_MAX, RECORD_BYTES_MAX};
 pub use hdfs::HdfsJournal;
 pub use recover::{RecoverError, is_replaced, recover};
 
-use super::kv::Op;
+use super::{kv::Op, progress::JobProgress};
 use crate::backend::Fenced;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
@@ -34,6 +34,8 @@ pub enum JournalRecord {
     Kv(Op),
     /// A record of the rendezvous of a round.
     Link(u32, LinkRecord),
+    /// The progress of the job, at each percent.
+    Progress(JobProgress),
     /// The journal is full. Later events are lost, so that no master can recover from it.
     Full,
 }

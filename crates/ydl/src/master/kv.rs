@@ -9,6 +9,7 @@
 mod error;
 mod events;
 mod op;
+mod transaction;
 mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,6 +98,9 @@ impl KvStore {
                 check_prefix(&prefix)?;
                 let keys = self.below(&prefix, None).map(|(key, _)| key.clone()).collect();
                 self.delete(keys, &mut affected)
+            }
+            Op::Transact(transaction) => {
+                Done::Transacted(self.transact(transaction, &mut affected)?)
             }
             Op::OwnerGone { container } => {
                 let keys = self.owned.get(&container).into_iter().flatten().cloned().collect();

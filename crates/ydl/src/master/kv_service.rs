@@ -60,6 +60,8 @@ impl KvService {
     ) -> Option<Op> {
         let (reply, done) = match request {
             KvRequest::Apply(op) => match self.apply(op.clone(), out) {
+                // Reads need no record.
+                Ok(reply) if op.is_read_only() => (reply, None),
                 Ok(reply) => (reply, Some(op)),
                 Err(error) => (error_reply(&error), None),
             },
@@ -118,6 +120,7 @@ impl KvService {
         Ok(match applied.done {
             Done::Changed(changed) => Reply::json(&changed),
             Done::Emitted(emitted) => Reply::json(&emitted),
+            Done::Transacted(outcome) => Reply::json(&outcome),
         })
     }
 

@@ -20,6 +20,11 @@ impl JobProgress {
     /// Progress of a job that succeeded.
     pub(super) const DONE: JobProgress = JobProgress(ALL as u16);
 
+    /// Returns the progress at a fraction from 0 to 1.
+    pub(super) fn from_fraction(fraction: f32) -> JobProgress {
+        JobProgress((f64::from(fraction).clamp(0.0, 1.0) * ALL) as u16)
+    }
+
     /// Returns the progress from 0 to 1.
     pub(super) fn fraction(self) -> f32 {
         f32::from(self.0) / ALL as f32

@@ -3,8 +3,8 @@
 use super::spec::span;
 use std::collections::BTreeMap;
 use ydl_core::{
-    ContainerExit, ContainerId, Endpoint, Event, Grant, NodeName, ProgramExit, RoleName, Span,
-    spec::Resources,
+    Cause, ContainerExit, ContainerId, Endpoint, Event, Grant, NodeName, Outcome, ProgramExit,
+    RoleName, Span, spec::Resources,
 };
 
 /// Parses an event. Agents report the round of their standing order, unless the line has another.
@@ -45,6 +45,20 @@ pub fn parse_event(words: &[&str], round: u32) -> Event {
         "kill-now" => Event::KillRequested { by: at(1).into(), immediate: true },
         "scale" => {
             Event::ScaleRequested { role: RoleName::from(at(1)), instances: at(2).parse().unwrap() }
+        }
+        "add" => {
+            let variables = words.get(2..).unwrap_or_default().iter();
+            let variables = variables.filter_map(|word| word.split_once('='));
+            let env = variables.map(|(name, value)| (name.into(), value.into()));
+            Event::TaskAddRequested { role: RoleName::from(at(1)), env: env.collect() }
+        }
+        "stop" => Event::TaskStopRequested { task: at(1).parse().unwrap() },
+        "end" => {
+            let outcome = match at(1) {
+                "succeeded" => Outcome::Succeeded,
+                _ => Outcome::Failed(Cause::Requested { reason: rest(2) }),
+            };
+            Event::EndRequested { outcome }
         }
         "recovered" => Event::MasterRecovered {
             live: words[1..].iter().copied().map(ContainerId::from).collect(),

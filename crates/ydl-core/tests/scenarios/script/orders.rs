@@ -11,8 +11,10 @@ pub fn format_order(order: &Order) -> String {
                 true => String::new(),
                 false => format!(" as rank {}", run.cluster.rank(&run.task)),
             };
+            let own = run.env.iter().map(|(name, value)| format!(" with {name}={value}"));
+            let own: String = own.collect();
             format!(
-                "run {}{rank} in round {}, attempt {}, of {}",
+                "run {}{rank} in round {}, attempt {}, of {}{own}",
                 run.task,
                 run.round,
                 run.attempt,

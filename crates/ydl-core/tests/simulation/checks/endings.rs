@@ -68,6 +68,9 @@ impl Checks {
             Outcome::Failed(Cause::NoContainers { .. }) => {
                 assert!(!self.calm, "no containers in a calm world");
             }
+            Outcome::Failed(Cause::Requested { .. }) => {
+                panic!("no request to fail was made");
+            }
         }
     }
 }

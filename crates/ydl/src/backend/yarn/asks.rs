@@ -6,7 +6,7 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use yarn_native::{
-    ledger::{ConstrainedWant, Execution, Key, Localities, RackLocality, Want},
+    ledger::{ConstrainedWant, Execution, Key, Localities, NodeLocality, RackLocality, Want},
     scheduler::{Constraint, PlacementScope},
     types::Resource,
 };
@@ -134,6 +134,10 @@ impl AskBuilder {
     ) -> BTreeSet<String> {
         let mut required = BTreeSet::new();
         for role in &self.roles {
+            if role.placement.strict {
+                // No other node may be used.
+                required.extend(hosts.placed(&role.placement.nodes, &role.racks()));
+            }
             for size in role.sizes.iter().map(size::to_yarn) {
                 let capable = hosts.capable(
                     &size,
@@ -197,6 +201,15 @@ impl RoleAsks {
         }
     }
 
+    /// Returns the named racks as YARN names them.
+    fn racks(&self) -> Vec<String> {
+        let racks = self.placement.racks.iter().map(|rack| match rack.starts_with('/') {
+            true => rack.clone(),
+            false => format!("/{rack}"),
+        });
+        racks.collect()
+    }
+
     fn localities(
         &self,
         key: Key,
@@ -205,14 +218,17 @@ impl RoleAsks {
         avoid: &BTreeSet<String>,
         hosts: &mut ClusterHosts,
     ) -> Localities {
-        let racks = self.placement.racks.iter().map(|rack| RackLocality {
-            rack: match rack.starts_with('/') {
-                true => rack.clone(),
-                false => format!("/{rack}"),
-            },
-            count,
-        });
+        let racks = self.racks().into_iter().map(|rack| RackLocality { rack, count });
         let racks: Vec<RackLocality> = racks.collect();
+        if self.placement.strict {
+            let nodes = self.placement.nodes.iter().map(|host| NodeLocality {
+                rack: hosts.rack(host),
+                host: host.clone(),
+                // Each of them may get all containers.
+                count,
+            });
+            return Localities { nodes: nodes.collect(), racks, strict: true };
+        }
         let filter = HostFilter {
             size: resource,
             label: self.effective_label.as_deref(),
@@ -294,6 +310,31 @@ mod tests {
             let unknown = Key { priority, allocation };
             assert_eq!(named(unknown), None);
         }
+    }
+
+    #[test]
+    fn a_strict_placement_offers_all_containers_to_each_node_and_rack() {
+        let placement = Placement {
+            nodes: vec!["a".to_owned(), "elsewhere".to_owned()],
+            racks: vec!["r2".to_owned()],
+            strict: true,
+            ..Placement::default()
+        };
+        let mut builder = AskBuilder { roles: vec![role("worker", placement)] };
+        let mut hosts = hosts(&[("a", 8192, ""), ("b", 8192, "")]);
+        let asks = Asks { asks: vec![ask("worker", 64, 3)], avoid: vec!["a".into()] };
+        let mut built = builder.build(&asks, &mut hosts).plain.into_values();
+        let Localities { nodes, racks, strict } = built.next().expect("a want").localities;
+        assert!(strict);
+        let nodes: Vec<_> = nodes.iter().map(|it| (it.host.as_str(), it.count)).collect();
+        assert_eq!(nodes, [("a", 3), ("elsewhere", 3)]);
+        assert_eq!((racks[0].rack.as_str(), racks[0].count), ("/r2", 3));
+        // Neither of them is excluded for long.
+        let avoid = ["a".to_owned()].into();
+        assert_eq!(
+            builder.required_nodes(&hosts, &avoid),
+            ["a", "elsewhere"].map(str::to_owned).into()
+        );
     }
 
     #[test]

@@ -213,7 +213,14 @@ impl ClusterHosts {
         nodes.into_iter().map(free).collect()
     }
 
-    fn rack(&self, host: &str) -> String {
+    /// Returns the named hosts, and the known hosts of the named racks.
+    pub(super) fn placed(&self, hosts: &[String], racks: &[String]) -> BTreeSet<String> {
+        let in_racks = self.nodes.iter().filter(|(_, host)| racks.contains(&host.rack));
+        let in_racks = in_racks.map(|(name, _)| name.clone());
+        hosts.iter().cloned().chain(in_racks).collect()
+    }
+
+    pub(super) fn rack(&self, host: &str) -> String {
         let known = self.nodes.get(host).map(|node| node.rack.clone());
         known.unwrap_or_else(|| "/default-rack".to_owned())
     }
@@ -292,6 +299,18 @@ pub(super) mod tests {
         assert_eq!(planned(&mut three, 4, None, &[]), "a=2 b=1 c=1");
         assert_eq!(planned(&mut three, 2, None, &[]), "a=1 b=1");
         assert_eq!(planned(&mut three, 4, None, &["c"]), "a=2 b=2");
+    }
+
+    #[test]
+    fn a_strict_placement_includes_the_hosts_of_its_racks() {
+        let two = hosts(&[("a", 8192, ""), ("b", 8192, "")]);
+        let placed = |hosts: &[&str], racks: &[&str]| {
+            let owned =
+                |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+            two.placed(&owned(hosts), &owned(racks)).into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(placed(&["c"], &[]), ["c"]);
+        assert_eq!(placed(&["c"], &["/r"]), ["a", "b", "c"]);
     }
 
     #[test]

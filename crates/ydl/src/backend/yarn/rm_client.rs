@@ -87,6 +87,7 @@ pub(super) struct RmClient {
     /// Containers of this job, with what is needed when they complete.
     pub(super) held: BTreeMap<ContainerId, HeldContainer>,
     pub(super) max_allocation: MaxAllocation,
+    /// Progress of the job, from 0 to 1.
     pub(super) progress: f32,
     /// Priority of the application.
     pub(super) priority: watch::Sender<Option<i32>>,

@@ -60,7 +60,15 @@ fn requests_of_another_version_are_rejected_and_public_endpoints_need_none() {
         let missing = admitted(scope, path, None);
         assert_eq!(missing, rejected("has no protocol version"), "{path}");
     }
-    for (scope, path) in [(&program, "kv"), (&program, "metrics"), (&client, "events")] {
+    for (scope, path) in [
+        (&program, "kv"),
+        (&program, "metrics"),
+        (&program, "tasks"),
+        (&program, "spec"),
+        (&program, "end"),
+        (&program, "progress"),
+        (&client, "events"),
+    ] {
         assert_eq!(admitted(scope, path, None), Ok(scope.clone()), "{path}");
         assert_eq!(admitted(scope, path, Some("1")), Ok(scope.clone()), "{path}");
         let other = admitted(scope, path, Some("2"));

@@ -1,5 +1,7 @@
 //! Handlers of requests.
 
+mod tasks;
+
 use super::{Master, view::snapshot};
 use crate::{
     backend::Backend,
@@ -7,16 +9,18 @@ use crate::{
         agents::AgentVersions,
         inbox::{DurableFlag, Envelope, MasterRequest, MasterResponse},
         journal::{Journal, JournalRecord},
+        kv::Op,
         kv_service::KvRequest,
         links::SessionId,
         outbox::Effect,
+        progress::JobProgress,
     },
 };
 use tokio::{sync::oneshot, time::Instant};
 use yarn_native::credentials::Format;
-use ydl_core::{ContainerId, Event, RoleName};
+use ydl_core::{ContainerId, Event, JobView, RoleName};
 use ydl_net::request::Reply;
-use ydl_proto::messages::{AgentReport, JobSnapshot, MetricsReport, Sync};
+use ydl_proto::messages::{AgentReport, JobSnapshot, MetricsReport, Sync, TaskList};
 use ydl_rendezvous::ClientFrame;
 
 impl<B: Backend, D: Journal> Master<B, D> {
@@ -84,6 +88,36 @@ impl<B: Backend, D: Journal> Master<B, D> {
             MasterRequest::LogReply { container, id, reply: found } => {
                 let reply = self.agent_requests.on_log_reply(&container, id, found);
                 self.outbox.respond(respond_to, reply);
+            }
+            MasterRequest::Tasks | MasterRequest::Spec => {
+                let reply = match request {
+                    MasterRequest::Spec => Reply::json(self.job.spec()),
+                    _ => {
+                        let JobView { roles, tasks, .. } = self.job.view();
+                        let stopped = self.job.stopped_tasks();
+                        Reply::json(&TaskList { roles, tasks, stopped })
+                    }
+                };
+                self.outbox.respond(respond_to, reply);
+            }
+            MasterRequest::AddTask(addition) => {
+                let reply = self.on_add_task(addition);
+                self.outbox.respond(respond_to, reply);
+            }
+            MasterRequest::StopTask(task) => {
+                let reply = self.on_stop_task(task);
+                self.outbox.respond(respond_to, reply);
+            }
+            MasterRequest::End(end) => {
+                let reply = self.on_end(end);
+                self.outbox.respond(respond_to, reply);
+            }
+            MasterRequest::Progress(progress) => {
+                self.advance(JobProgress::from_fraction(progress));
+                self.outbox.respond(respond_to, Reply::empty());
+            }
+            MasterRequest::Kv { request: KvRequest::Apply(Op::Transact(transaction)), .. } => {
+                self.on_transaction(transaction, respond_to);
             }
             MasterRequest::Kv { request, .. } => {
                 if let Some(op) = self.kv.handle(request, respond_to, &mut self.outbox) {
@@ -183,11 +217,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
                 self.handle_event(Event::ScaleRequested { role, instances });
                 Reply::empty()
             }
-            Err(errors) => {
-                let what: Vec<_> = errors.iter().map(|error| error.message.clone()).collect();
-                let hint = errors.into_iter().find_map(|error| error.hint);
-                Reply::error(400, what.join("; "), hint)
-            }
+            Err(errors) => tasks::rejection(errors),
         };
         self.outbox.respond(respond_to, reply);
     }

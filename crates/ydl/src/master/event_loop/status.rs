@@ -81,7 +81,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
     }
 
     /// Raises the progress. A restarted task does not lower it, and neither does another master.
-    fn advance(&mut self, progress: JobProgress) {
+    pub(super) fn advance(&mut self, progress: JobProgress) {
         if progress <= self.progress {
             return;
         }

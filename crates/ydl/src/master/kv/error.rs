@@ -35,6 +35,10 @@ pub enum KvError {
         key: String,
         found: Option<u64>,
     },
+    /// A step keeps the value of a key that does not exist.
+    NoValue {
+        key: String,
+    },
     TooManyKeys,
     Full,
     TooManyWaiters,
@@ -47,7 +51,8 @@ impl KvError {
             Self::KeyLength { .. }
             | Self::KeyLetter { .. }
             | Self::NameLength { .. }
-            | Self::NameLetter { .. } => 400,
+            | Self::NameLetter { .. }
+            | Self::NoValue { .. } => 400,
             Self::Changed { .. } => 409,
             Self::ValueTooLong { .. } | Self::EventTooLong { .. } => 413,
             Self::TooManyWaiters => 503,
@@ -96,6 +101,9 @@ impl fmt::Display for KvError {
             }
             Self::Changed { key, found: None } => {
                 write!(f, "`{key}` was not written: the key does not exist any more")
+            }
+            Self::NoValue { key } => {
+                write!(f, "`{key}` does not exist, so it has no value to keep")
             }
             Self::TooManyKeys => write!(f, "the store has {KEYS_MAX} keys, the most it can hold"),
             Self::Full => {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::WaiterId;
 use ydl_proto::kv::{Blob, Changed, Changes, Emitted, Entry, Events};
+use ydl_proto::transaction::{Transaction, TransactionOutcome};
 
 /// Operation that changes the store. The journal records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,8 @@ pub enum Op {
     DeletePrefix {
         prefix: String,
     },
+    /// Conditions and steps. Owners are containers.
+    Transact(Transaction),
     /// A container ended; its keys are deleted.
     OwnerGone {
         container: String,
@@ -35,6 +38,13 @@ pub enum Op {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
+}
+
+impl Op {
+    /// Returns true if it only reads.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Op::Transact(transaction) if transaction.is_read_only())
+    }
 }
 
 /// Precondition of a put.
@@ -54,10 +64,11 @@ pub struct Applied {
     pub wakeups: Vec<Wakeup>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     Changed(Changed),
     Emitted(Emitted),
+    Transacted(TransactionOutcome),
 }
 
 /// Waiter that received its result.

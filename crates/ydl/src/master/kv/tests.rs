@@ -112,6 +112,7 @@ fn apply(store: &mut KvStore, op: Op) -> String {
             let mut text = match done {
                 Done::Changed(Changed { revision, keys }) => format!("{keys} at {revision}"),
                 Done::Emitted(Emitted { sequence }) => format!("event {sequence}"),
+                Done::Transacted(outcome) => format!("{outcome:?}"),
             };
             for Wakeup { waiter, result: found } in &wakeups {
                 text += &format!("; {waiter} {}", format_result(found));
