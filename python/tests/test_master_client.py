@@ -70,7 +70,7 @@ class Masters(unittest.TestCase):
             self.write("YDL_MASTER_FILE", old or "https://127.0.0.1:1")
             # Between two attempts the agent writes the new address.
             with mock.patch.object(master_client.time, "sleep", side_effect=lambda _: self.write("YDL_MASTER_FILE", new)):
-                with mock.patch.object(master_client, "_tls", side_effect=lambda plain: plain):
+                with mock.patch.object(master_client, "_tls", side_effect=lambda plain, _: plain):
                     response = master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=TEST_TIMEOUT_S)
             self.assertEqual(response.body, b"Bearer token")
 
@@ -87,7 +87,7 @@ class Masters(unittest.TestCase):
         other.sendall.assert_not_called()
         errors = [ssl.SSLError(1, "another certificate"), None]
 
-        def tls(plain):
+        def tls(plain, _):
             error = errors.pop(0)
             if error is not None:
                 raise error

@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 from urllib.parse import quote, urlencode
 
 from .errors import Conflict, Error, KeyMissing, NotInTask, Unreachable
@@ -50,8 +50,8 @@ class Response(NamedTuple):
             raise Unreachable("the response of the job's master is not JSON") from None
 
 
-class MasterClient:
-    """Client of the master of this task's job."""
+class TaskEndpoint:
+    """Address, certificate and token of the master of this task's job."""
 
     def __init__(self) -> None:
         if not os.environ.get("YDL_MASTER"):
@@ -59,6 +59,57 @@ class MasterClient:
                 "this process is not a task of a job, so it has no master",
                 "use `Run(id).kv` and `Run(id).events()` outside of tasks",
             )
+
+    def address(self) -> str:
+        """Returns the current address of the master."""
+        return _address()
+
+    def certificate(self) -> str:
+        """Returns the certificate of the master."""
+        return _file("YDL_CERTIFICATE_FILE")
+
+    def token(self) -> str:
+        """Returns the token of this task."""
+        return _file("YDL_TOKEN_FILE")
+
+    def unreachable(self) -> None:
+        """Is called after a failed request."""
+
+
+class DirectoryEndpoint(TaskEndpoint):
+    """Address, certificate and token of the master of a job in a directory of this machine.
+
+    `refresh` updates the files: the master may have moved.
+    """
+
+    def __init__(self, directory: str, refresh: Callable[[], object]) -> None:
+        self._directory, self._refresh = directory, refresh
+        refresh()
+
+    def address(self) -> str:
+        try:
+            return str(json.loads(self._read("master.json"))["address"])
+        except (ValueError, KeyError, TypeError):
+            raise OSError("`master.json` has no address") from None
+
+    def certificate(self) -> str:
+        return self._read("certificate.pem")
+
+    def token(self) -> str:
+        return self._read("client.token")
+
+    def unreachable(self) -> None:
+        self._refresh()
+
+    def _read(self, name: str) -> str:
+        return (Path(self._directory) / name).read_text(encoding="utf-8")
+
+
+class MasterClient:
+    """Client of a job's master, by default of this task's job."""
+
+    def __init__(self, endpoint: Optional[TaskEndpoint] = None) -> None:
+        self._endpoint = TaskEndpoint() if endpoint is None else endpoint
         # Each thread has its own connection; a forked child opens a new one.
         self._local = threading.local()
 
@@ -94,6 +145,7 @@ class MasterClient:
                 sent = False
             except (OSError, http.client.HTTPException, ssl.SSLError) as error:
                 self._drop()
+                self._endpoint.unreachable()
                 reason = str(error) or type(error).__name__
             if (sent and not repeat) or time.monotonic() >= end:
                 raise Unreachable(f"the job's master does not respond: {reason}")
@@ -101,7 +153,7 @@ class MasterClient:
             attempts += 1
 
     def _send(self, connection: http.client.HTTPConnection, method: str, target: str, body: Optional[bytes]) -> Response:
-        headers = {"authorization": f"Bearer {_token()}", "content-length": str(len(body or b""))}
+        headers = {"authorization": f"Bearer {self._endpoint.token().strip()}", "content-length": str(len(body or b""))}
         connection.request(method, target, body=body or b"", headers=headers)
         raw = connection.getresponse()
         content = raw.read(_MAX_BODY_BYTES + 1)
@@ -113,7 +165,7 @@ class MasterClient:
         return Response(raw.status, fields, content)
 
     def _connection(self, connect_max: float) -> http.client.HTTPConnection:
-        address = _address()
+        address = self._endpoint.address()
         cached: Optional[Tuple[int, str, http.client.HTTPConnection]] = getattr(self._local, "cached", None)
         if cached is not None and cached[:2] == (os.getpid(), address) and cached[2].sock is not None:
             return cached[2]
@@ -130,7 +182,7 @@ class MasterClient:
         plain = socket.create_connection((host.strip("[]"), number), timeout=connect_max)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.sock = _tls(plain)
+            connection.sock = _tls(plain, self._endpoint)
         except BaseException:
             plain.close()
             raise
@@ -158,22 +210,18 @@ def _address() -> str:
     return address[len("https://"):] if address.startswith("https://") else address
 
 
-def _tls(plain: socket.socket) -> ssl.SSLSocket:
+def _tls(plain: socket.socket, endpoint: TaskEndpoint) -> ssl.SSLSocket:
     """Starts TLS and compares the server's certificate with the pinned one before any secret is sent."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    expected = ssl.PEM_cert_to_DER_cert(_file("YDL_CERTIFICATE_FILE").strip())
+    expected = ssl.PEM_cert_to_DER_cert(endpoint.certificate().strip())
     secure = context.wrap_socket(plain)
     if secure.getpeercert(binary_form=True) != expected:
         secure.close()
         # The master has moved, and another job's master has its port. Retried with the new address.
         raise ssl.SSLError(1, "the server at the master's address has another certificate than the job's master")
     return secure
-
-
-def _token() -> str:
-    return _file("YDL_TOKEN_FILE").strip()
 
 
 def _file(name: str) -> str:
@@ -202,4 +250,6 @@ def _raise_for_status(response: Response) -> Response:
         raise KeyMissing(message, hint)
     if response.status in (409, 412):
         raise Conflict(message, hint)
+    if response.status == 410:
+        raise Unreachable(message, hint)
     raise Error(message, hint)

@@ -7,8 +7,9 @@ names, and those of later tries are below `try-1/`, `try-2/`, …, so that tasks
 import os
 import re
 import sys
-from typing import Any, Iterator, MutableMapping, Optional, Sequence, Tuple, Union
+from typing import Any, Iterator, MutableMapping, Optional, Tuple, Union
 
+from ..skein.model import ACLs
 from .bundle import EXPERIMENT
 from .constants import KV_EXPERIMENT_FN
 
@@ -92,21 +93,4 @@ class Application:
         return None
 
 
-class ACLs:
-    """Users and groups that may view or modify an application, as in skein. `*` allows all users."""
-
-    def __init__(
-        self,
-        enable: bool = False,
-        view_users: Sequence[str] = (),
-        view_groups: Sequence[str] = (),
-        modify_users: Sequence[str] = (),
-        modify_groups: Sequence[str] = (),
-        ui_users: Sequence[str] = (),
-    ) -> None:
-        self.enable = enable
-        self.view_users = list(view_users)
-        self.view_groups = list(view_groups)
-        self.modify_users = list(modify_users)
-        self.modify_groups = list(modify_groups)
-        self.ui_users = list(ui_users)
+__all__ = ["ACLs", "Application", "Store", "try_and_key", "try_prefix"]

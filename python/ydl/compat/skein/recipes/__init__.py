@@ -1,0 +1,1 @@
+"""Recipes of skein: programs that publish their address in the store."""
