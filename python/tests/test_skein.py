@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import pickle
+import subprocess
 import sys
 import tempfile
 import types
@@ -173,6 +174,22 @@ class Clients(unittest.TestCase):
     def test_reports_require_all_fields(self) -> None:
         with self.assertRaises(TypeError):
             reports.Queue(name="x")
+
+
+class Aliases(unittest.TestCase):
+    def test_a_module_run_by_its_alias_knows_its_file(self) -> None:
+        program = "import skein, runpy, sys\nsys.argv = ['x', '--version']\nrunpy.run_module('skein.cli', run_name='__main__', alter_sys=True)"
+        for code in (program, "import importlib.util as u; assert u.find_spec('skein.recipes').origin.endswith('__init__.py')"):
+            with tempfile.TemporaryDirectory() as directory:
+                os.mkdir(os.path.join(directory, "skein"))
+                with open(os.path.join(directory, "skein", "__init__.py"), "w", encoding="utf-8") as file:
+                    file.write("from ydl.compat.alias import alias\nalias('skein', 'ydl.compat.skein')\n")
+                with open(os.path.join(directory, "name.py"), "w", encoding="utf-8") as file:
+                    file.write(code)
+                root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+                env = {**os.environ, "PYTHONPATH": os.pathsep.join([directory, root])}
+                done = subprocess.run([sys.executable, "-m", "name"], env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+                self.assertEqual((done.returncode, done.stderr), (0, b""))
 
 
 class Services(unittest.TestCase):

@@ -6,9 +6,11 @@
 //! * `context`: notes and errors, readers of nodes and a builder of maps. * `service`: services and the driver script, which
 //!   become roles. * `role`: builder of a role.
 //! * `files`: files, which belong to the whole job here. * `quantities`: sizes and counts in skein's notation.
+//! * `programs`: scripts and files that use skein.
 
 mod context;
 mod files;
+mod programs;
 mod quantities;
 mod role;
 mod service;
@@ -16,6 +18,8 @@ mod service;
 use context::{Context, MapBuilder, find, text_of};
 use quantities::{count, memory};
 use ydl_jobfile::{Diagnostic, Location, Node, Value, valid_name};
+
+pub use programs::read_program;
 
 /// Result of the translation.
 #[derive(Debug)]
@@ -51,8 +55,19 @@ pub fn is_specification(root: &Node) -> bool {
     find(root, "roles").is_none() && (find(root, "services").is_some() || driver().is_some())
 }
 
-/// Translates a specification into a job file. `submitter` is the user who submits, if known.
-pub fn translate(root: &Node, submitter: Option<&str>) -> Translation {
+/// Returns true if a specification names the user to submit as.
+pub fn names_user(root: &Node) -> bool {
+    is_specification(root)
+        && find(root, "user").and_then(text_of).is_some_and(|user| !user.is_empty())
+}
+
+/// Translates a specification into a job file. `submitter` is the user who submits, if known. `read` returns the text of a
+/// program in a file of this machine, and none for other files.
+pub fn translate(
+    root: &Node,
+    submitter: Option<&str>,
+    read: &dyn Fn(&str) -> Option<String>,
+) -> Translation {
     let mut context = Context::default();
     let mut job = MapBuilder::at(&root.at);
     let entries = context.known_entries(root, "", APPLICATION);
@@ -81,7 +96,7 @@ pub fn translate(root: &Node, submitter: Option<&str>) -> Translation {
         }
     }
     let driver = find(root, "master").and_then(|node| master(&mut context, &mut job, node));
-    service::roles(&mut context, &mut job, find(root, "services"), driver);
+    service::roles(&mut context, &mut job, find(root, "services"), driver, read);
     Translation { root: job.node(), notes: context.notes, diagnostics: context.diagnostics }
 }
 
@@ -90,7 +105,7 @@ fn is_empty(node: &Node) -> bool {
         Value::Null => true,
         Value::List(items) => items.is_empty(),
         Value::Map(entries) => entries.is_empty(),
-        Value::Scalar { .. } => false,
+        Value::Scalar { text, .. } => text.is_empty(),
     }
 }
 
@@ -100,7 +115,12 @@ fn user(context: &mut Context, node: &Node, submitter: Option<&str>) {
         return;
     };
     if !user.is_empty() && submitter != Some(user.as_str()) {
-        let what = format!("`user`: the job would not be submitted as `{user}`");
+        let what = match submitter {
+            Some(submitter) => {
+                format!("`user`: the job would be submitted as `{submitter}`, not as `{user}`")
+            }
+            None => format!("`user`: the job would not be submitted as `{user}`"),
+        };
         let hint =
             format!("set `HADOOP_PROXY_USER={user}` if the cluster allows it, or remove `user`");
         context.error(&node.at, what, &hint);

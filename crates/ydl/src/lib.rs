@@ -106,6 +106,10 @@ fn run(cli: Cli) -> Result<Exit, Report> {
         CliCommand::Board(args) => commands::tensorboard::run(args),
         CliCommand::Pack(args) => commands::pack::run(args, cli.global),
         CliCommand::Kv(args) => commands::kv::run(args, cli.global),
+        CliCommand::MasterAccess { job, dir } => {
+            commands::master_access::run(&job, &dir, cli.global)
+        }
+        CliCommand::PythonPackage { dir } => commands::python_package::run(&dir),
         CliCommand::Nodes(args) => commands::nodes::run(args, cli.global),
         CliCommand::Queues => commands::queues::run(cli.global),
         CliCommand::Doctor(args) => commands::doctor::run(args, cli.global),

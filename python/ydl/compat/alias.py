@@ -59,7 +59,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         if found is None:
             return None
         package = found.submodule_search_locations is not None
-        return importlib.machinery.ModuleSpec(fullname, _Loader(real), is_package=package)
+        # `python -m` takes the program's name from the origin.
+        return importlib.machinery.ModuleSpec(fullname, _Loader(real), origin=found.origin, is_package=package)
 
 
 def alias(name: str, real: str) -> None:

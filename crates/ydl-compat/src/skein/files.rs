@@ -14,10 +14,10 @@ const ARCHIVES: [&str; 3] = [".zip", ".tar.gz", ".tgz"];
 /// A file of a service.
 #[derive(Debug)]
 pub(crate) struct ServiceFile {
-    role: String,
+    pub role: String,
     /// Name in the task's directory.
     target: String,
-    source: Node,
+    pub source: Node,
     unpack: bool,
     /// Name in the job.
     name: String,

@@ -11,9 +11,10 @@ use ydl_jobfile::{Node, Value};
 
 pub(crate) const RESOURCES: &[&str] = &["memory", "vcores", "gpus", "fpgas"];
 const FPGA: &str = "yarn.io/fpga";
-/// Sets the variables by which scripts find their application and container.
-const IDENTITY: &str =
-    "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"";
+/// Sets the variables by which scripts find their application and container, and makes ydl's `skein` the first in Python's
+/// path, and the last in the path of programs.
+const PREAMBLE: &str = r#"export SKEIN_APPLICATION_ID="$YDL_JOB" SKEIN_CONTAINER_ID="${YDL_ROLE}_$YDL_INDEX" SKEIN_APPMASTER_ADDRESS="${YDL_MASTER#https://}"
+ydl python-package .skein && export PYTHONPATH="$PWD/.skein${PYTHONPATH:+:$PYTHONPATH}" PATH="$PATH:$PWD/.skein/bin""#;
 
 /// Builder of a role.
 pub(crate) struct Role {
@@ -45,7 +46,7 @@ impl Role {
     /// Builds the node of the role. Its script first links files that have other names in the job.
     pub(crate) fn finish(mut self, files: &[ServiceFile]) -> Node {
         if let Some((written, script)) = self.script {
-            let mut lines = vec![IDENTITY.to_owned()];
+            let mut lines = vec![PREAMBLE.to_owned()];
             lines.extend(files::link_commands(&self.name, files));
             lines.push(script);
             let word = |text: String| Node::text(written.at.clone(), text);
@@ -145,6 +146,11 @@ impl Role {
         }
     }
 
+    /// Returns the script with its location.
+    pub fn script(&self) -> Option<(&Node, &str)> {
+        self.script.as_ref().map(|(written, script)| (written, script.as_str()))
+    }
+
     /// Sets the script of the role.
     pub(crate) fn set_script(
         &mut self,
@@ -156,16 +162,6 @@ impl Role {
         if script.trim().is_empty() {
             context.error(&written.at, format!("`{path}` is empty"), "write the commands to run");
             return;
-        }
-        let words = script.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        if words.clone().any(|word| word == "skein") {
-            context.note_at(
-                &written.at,
-                &format!(
-                    "`{path}` calls skein, which cannot connect to this master: use `ydl kv get K --wait 1h` for `skein kv get current --key K --wait`, \
-                     and `ydl.kv` for `skein.ApplicationClient` in Python"
-                ),
-            );
         }
         self.script = Some((written.clone(), script));
     }

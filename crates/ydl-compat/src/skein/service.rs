@@ -4,7 +4,7 @@ use super::{
     DEFAULT_LOCATION, Driver,
     context::{Context, MapBuilder, find, text_of},
     files::{self, ServiceFile},
-    is_empty,
+    is_empty, programs,
     quantities::count,
     role::Role,
 };
@@ -36,6 +36,7 @@ pub(crate) fn roles(
     job: &mut MapBuilder,
     services: Option<&Node>,
     driver: Option<Driver<'_>>,
+    read: &dyn Fn(&str) -> Option<String>,
 ) {
     let mut files = Vec::new();
     let mut roles: Vec<Role> = Vec::new();
@@ -61,6 +62,7 @@ pub(crate) fn roles(
         let what = "the specification has neither a service nor a `master.script`";
         context.error(&at, what, "");
     }
+    programs::check(context, &roles, &files, read);
     files::add_to_job(job, &mut files);
     let mut all = MapBuilder::at(&services.map_or(DEFAULT_LOCATION, |node| node.at.clone()));
     for role in roles {
@@ -110,15 +112,10 @@ fn service(context: &mut Context, name: &str, node: &Node, files: &mut Vec<Servi
     role.service = name.to_owned();
     context.known_entries(node, &path, SERVICE);
     let instances = find(node, "instances");
-    if let Some(it) = instances {
-        match count(context, it, &format!("{path}.instances")) {
-            Some(0) => {
-                let what = format!("`{path}.instances` is 0, but no containers can be added later");
-                context.error(&it.at, what, "remove the service, or start with 1");
-            }
-            Some(_) => role.tree.put("instances", it.clone()),
-            None => {}
-        }
+    if let Some(it) = instances
+        && count(context, it, &format!("{path}.instances")).is_some()
+    {
+        role.tree.put("instances", it.clone());
     }
     if find(node, "resources").is_none() {
         let what = format!("`{path}` has no `resources`");
@@ -173,19 +170,18 @@ fn set_placement(context: &mut Context, role: &mut Role, path: &str, node: &Node
     if let Some(label) = find(node, "node_label").filter(|it| !is_empty(it)) {
         role.tree.put("node_label", label.clone());
     }
+    let mut is_strict = false;
     let relaxed = find(node, "relax_locality");
     let relaxed = relaxed.and_then(|it| context.boolean(it, &format!("{path}.relax_locality")));
     for name in ["nodes", "racks"] {
         let Some(it) = find(node, name).filter(|it| !is_empty(it)) else {
             continue;
         };
-        if relaxed == Some(true) {
-            role.tree.put_in("placement", name, it.clone());
-            continue;
+        role.tree.put_in("placement", name, it.clone());
+        if relaxed != Some(true) && !is_strict {
+            is_strict = true;
+            role.tree.put_in("placement", "strict", Node::plain(it.at.clone(), "true"));
         }
-        let what = format!("`{path}.{name}`: {name} can be preferred, but not required");
-        let hint = "set `relax_locality: true`, or use `node_label`";
-        context.error(&it.at, what, hint);
     }
 }
 

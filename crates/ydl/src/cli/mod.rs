@@ -156,6 +156,20 @@ pub(crate) enum CliCommand {
     /// Run TensorBoard in a task
     #[command(hide = true)]
     Board(BoardArgs),
+    /// Write address, certificate and token of a job's master into a directory
+    #[command(hide = true)]
+    MasterAccess {
+        /// Job id, prefix of it, or name
+        job: String,
+        /// A directory of this user alone
+        dir: PathBuf,
+    },
+    /// Write the Python package, also under skein's name, into a directory
+    #[command(hide = true)]
+    PythonPackage {
+        /// The directory, which is left as it is if it exists
+        dir: PathBuf,
+    },
     /// Run the shim of a program
     #[command(hide = true)]
     Shim {

@@ -11,7 +11,7 @@
 //! * `live_logs`: reads logs of running tasks through the master.
 //! * `preflight`: checks whether a cluster can run a job.
 //! * `stage`: uploads a job's files.
-//! * `submit`: the other steps from a job's spec to a running master.
+//! * `submit`: the other steps from a job's spec to a running master. `submitter`: name of the user who submits.
 
 pub mod applications;
 pub mod cluster;
@@ -25,4 +25,5 @@ pub mod preflight;
 pub(crate) mod resolve;
 pub mod stage;
 pub(crate) mod submit;
+pub(crate) mod submitter;
 pub(crate) mod wait;

@@ -64,6 +64,7 @@ impl Row {
                 "queue": report.queue,
                 "diagnostics": report.diagnostics,
                 "cluster": "yarn",
+                "application": super::status::application(&report),
             }),
             id,
             name: report.name,

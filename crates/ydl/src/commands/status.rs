@@ -143,8 +143,16 @@ fn application_lines(report: &ApplicationReport, line: &mut dyn FnMut(&str, &str
     }
 }
 
-fn application(report: &ApplicationReport) -> serde_json::Value {
+/// Returns an application report as JSON.
+pub(super) fn application(report: &ApplicationReport) -> serde_json::Value {
     serde_json::json!({
+        "name": report.name,
+        "tags": report.tags,
+        "host": report.host,
+        "port": report.rpc_port,
+        "progress": report.progress,
+        "started": report.start_time,
+        "finished": report.finish_time,
         "state": report.state.to_string(),
         "final_status": report.final_status.to_string(),
         "user": report.user,

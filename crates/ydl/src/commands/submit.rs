@@ -17,6 +17,7 @@ use crate::{
         jobs::JobHandle,
         master_client::{MasterClient, block_on},
         submit::{create_job_dir, inputs, start_master},
+        submitter,
     },
     docker, terminal,
 };
@@ -40,7 +41,7 @@ use ydl_proto::files::{JobDir, LocalResources, SubmittedJob};
 
 /// Reads, checks, starts and follows a job.
 pub(crate) fn run(args: cli::SubmitArgs, global: GlobalArgs) -> Result<Exit, Report> {
-    match source(&args)? {
+    match source(&args, global)? {
         Ok(source) => run_source(source, args, global),
         Err(diagnostics) => Ok(print_diagnostics(&diagnostics)),
     }
@@ -150,7 +151,10 @@ pub(super) fn build_environment(spec: JobSpec) -> Result<JobSpec, Report> {
     draft.build().map_err(|_| Report::internal("the job does not fit its own environment"))
 }
 
-fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report> {
+fn source(
+    args: &cli::SubmitArgs,
+    global: GlobalArgs,
+) -> Result<Result<Source, Diagnostics>, Report> {
     let flags = flags(args);
     let source = match &args.file {
         Some(file) => {
@@ -159,7 +163,10 @@ fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report>
                 let hint = "override a value of the file with `--set`, as in `--set roles.worker.memory=2GiB`";
                 return Err(Report::bad_input(what).hint(hint));
             }
-            jobfile::load(file).map(translate_skein)
+            match jobfile::load(file) {
+                Ok(source) => Ok(translate_skein(source, global)?),
+                Err(diagnostics) => Err(diagnostics),
+            }
         }
         None => flags.source(),
     };
@@ -170,15 +177,15 @@ fn source(args: &cli::SubmitArgs) -> Result<Result<Source, Diagnostics>, Report>
 }
 
 /// Translates a skein specification to a job file. Other sources are returned unchanged.
-fn translate_skein(source: Source) -> Source {
+fn translate_skein(source: Source, global: GlobalArgs) -> Result<Source, Report> {
     if !skein::is_specification(source.root()) {
-        return source;
+        return Ok(source);
     }
-    let variables = ["HADOOP_PROXY_USER", "HADOOP_USER_NAME", "USER"].into_iter();
-    let mut users = variables.filter_map(|name| std::env::var(name).ok());
-    let submitter = users.find(|name| !name.is_empty());
-    let job = skein::translate(source.root(), submitter.as_deref());
-    source.with_translation(job.root, job.notes, job.diagnostics)
+    let base = source.base().to_path_buf();
+    let read = |path: &str| skein::read_program(&base.join(path));
+    let submitter = submitter::name(source.root(), global)?;
+    let job = skein::translate(source.root(), submitter.as_deref(), &read);
+    Ok(source.with_translation(job.root, job.notes, job.diagnostics))
 }
 
 /// Returns the flags that describe a job without a job file.

@@ -347,6 +347,8 @@ fn show_prints_the_job_with_defaults() {
               window: none
             completion: all
             tolerate: 0
+            placement:
+              strict: false
           server:
             instances: 1
             processes: 1
@@ -361,6 +363,8 @@ fn show_prints_the_job_with_defaults() {
               window: none
             completion: service
             tolerate: 0
+            placement:
+              strict: false
         env:
           A: 1
         gang:

@@ -113,7 +113,7 @@ services:
                 run:
                   - bash
                   - "-c"
-                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\nsource env/bin/activate\nserve data.csv\n"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\" SKEIN_APPMASTER_ADDRESS=\"${YDL_MASTER#https://}\"\nydl python-package .skein && export PYTHONPATH=\"$PWD/.skein${PYTHONPATH:+:$PYTHONPATH}\" PATH=\"$PATH:$PWD/.skein/bin\"\nsource env/bin/activate\nserve data.csv\n"
                 env: {SKEIN_RESOURCE_MEMORY: 1908, SKEIN_RESOURCE_VCORES: 1, PORT: 8786}
               worker:
                 instances: 4
@@ -129,7 +129,7 @@ services:
                 run:
                   - bash
                   - "-c"
-                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\nln -sfn data.csv.worker data.csv\nwork"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\" SKEIN_APPMASTER_ADDRESS=\"${YDL_MASTER#https://}\"\nydl python-package .skein && export PYTHONPATH=\"$PWD/.skein${PYTHONPATH:+:$PYTHONPATH}\" PATH=\"$PATH:$PWD/.skein/bin\"\nln -sfn data.csv.worker data.csv\nwork"
                 env: {SKEIN_RESOURCE_MEMORY: 1024, SKEIN_RESOURCE_VCORES: 2}
         "##]],
     );
@@ -162,7 +162,7 @@ services:
                 run:
                   - bash
                   - "-c"
-                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\nset -e\nfirst\nsecond"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\" SKEIN_APPMASTER_ADDRESS=\"${YDL_MASTER#https://}\"\nydl python-package .skein && export PYTHONPATH=\"$PWD/.skein${PYTHONPATH:+:$PYTHONPATH}\" PATH=\"$PATH:$PWD/.skein/bin\"\nset -e\nfirst\nsecond"
                 env: {SKEIN_RESOURCE_MEMORY: 256, SKEIN_RESOURCE_VCORES: 1}
               application-driver:
                 memory: "600 MiB"
@@ -171,7 +171,7 @@ services:
                 run:
                   - bash
                   - "-c"
-                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\npython driver.py"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\" SKEIN_APPMASTER_ADDRESS=\"${YDL_MASTER#https://}\"\nydl python-package .skein && export PYTHONPATH=\"$PWD/.skein${PYTHONPATH:+:$PYTHONPATH}\" PATH=\"$PATH:$PWD/.skein/bin\"\npython driver.py"
                 env: {SKEIN_RESOURCE_MEMORY: 600, SKEIN_RESOURCE_VCORES: 1, A: b}
         "##]],
     );
@@ -215,29 +215,17 @@ fn unsupported_keys_of_an_application_are_rejected() {
     refused(
         "user: bob\nservices: {web: {resources: {memory: 1 GiB, vcores: 1}, script: x}}",
         expect![[r#"
-            error: app.yaml:1:7: `user`: the job would not be submitted as `bob`
+            error: app.yaml:1:7: `user`: the job would be submitted as `alice`, not as `bob`
 
             hint: set `HADOOP_PROXY_USER=bob` if the cluster allows it, or remove `user`
         "#]],
     );
     refused(
-        &of_service("nodes: [n1], racks: [/r1]"),
-        expect![[r#"
-            error: app.yaml:1:82: `services.web.nodes`: nodes can be preferred, but not required
-
-            hint: set `relax_locality: true`, or use `node_label`
-
-            error: app.yaml:1:95: `services.web.racks`: racks can be preferred, but not required
-
-            hint: set `relax_locality: true`, or use `node_label`
-        "#]],
-    );
-    refused(
         &of_service("instances: 0"),
         expect![[r#"
-            error: app.yaml:1:86: `services.web.instances` is 0, but no containers can be added later
+            error: app.yaml:1:86: `roles.web.instances`: a role of 0 instances does nothing
 
-            hint: remove the service, or start with 1
+            hint: leave the role out, or give it at least one instance
         "#]],
     );
     refused(
@@ -335,6 +323,81 @@ fn unsupported_keys_of_an_application_are_rejected() {
 }
 
 #[test]
+fn the_user_of_an_application_is_the_submitter_however_that_is_known() {
+    let shown = |user: &str, set: &[(&str, &str)], conf: &str| {
+        let home = Home::new();
+        home.write("app.yaml", &format!("user: {user}\n{}", of_service("instances: 1")));
+        let mut command = home.ydl();
+        command.args(["submit", "--show", "app.yaml"]);
+        command.env("USER", "alice").env_remove("HADOOP_USER_NAME").env_remove("HADOOP_PROXY_USER");
+        command.envs(set.iter().copied());
+        if !conf.is_empty() {
+            std::fs::create_dir_all(home.path().join("conf")).expect("a directory");
+            home.write("conf/core-site.xml", conf);
+            command.env("HADOOP_CONF_DIR", home.path().join("conf"));
+        }
+        CommandOutput::from(command.output().expect("ydl can be started"))
+    };
+    let cluster = "<configuration><property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property></configuration>";
+    for conf in ["", cluster] {
+        for (user, set) in [
+            ("alice", &[][..]),
+            ("carol", &[("HADOOP_USER_NAME", "carol")]),
+            ("dave", &[("HADOOP_USER_NAME", "carol"), ("HADOOP_PROXY_USER", "dave")]),
+        ] {
+            let ran = shown(user, set, conf);
+            assert_eq!(ran.code, 0, "{user} {conf}: {ran:#?}");
+        }
+        // The name that the cluster would use counts, not another name of the caller.
+        let ran = shown("alice", &[("HADOOP_USER_NAME", "carol")], conf);
+        assert_eq!(ran.code, 2, "{ran:#?}");
+        let what = "`user`: the job would be submitted as `carol`, not as `alice`";
+        assert!(ran.stderr.contains(what), "{ran:#?}");
+    }
+}
+
+#[test]
+fn services_that_hide_ydls_skein_are_rejected() {
+    let shown = |script: &str, program: &str| {
+        let home = Home::new();
+        home.write("train.py", program);
+        let service = format!(
+            "resources: {{memory: 1, vcores: 1}}, script: '{script}', files: {{train.py: train.py}}"
+        );
+        home.write("app.yaml", &format!("services: {{web: {{{service}}}}}"));
+        home.run(&["submit", "--show", "app.yaml"])
+    };
+    let ran = shown("PYTHONPATH=lib python train.py", "import skein\n");
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    expect![[r#"
+        error: app.yaml:1:61: `web`: file `train.py` uses skein, and the script replaces `PYTHONPATH` (`PYTHONPATH=lib python train.py`): Python would find the original skein, which cannot connect to this master
+
+        hint: keep the earlier path, as in `export PYTHONPATH=mine:$PYTHONPATH`, and leave out `python -E` and `-I`
+    "#]].assert_eq(&ran.stderr);
+    for (script, program) in [
+        ("PYTHONPATH=lib python train.py", "import numpy\n"),
+        ("PYTHONPATH=lib:$PYTHONPATH python train.py", "import skein\n"),
+        ("python train.py", "import skein\n"),
+    ] {
+        let ran = shown(script, program);
+        assert_eq!(ran.code, 0, "{ran:#?}");
+    }
+}
+
+#[test]
+fn nodes_and_racks_are_required_unless_locality_is_relaxed() {
+    for (keys, placement) in [
+        ("nodes: [n1], racks: [/r1]", "placement: {nodes: [n1], strict: true, racks: [/r1]}"),
+        ("racks: [/r1], relax_locality: false", "placement: {racks: [/r1], strict: true}"),
+        ("nodes: [n1], relax_locality: true", "placement: {nodes: [n1]}"),
+    ] {
+        let ran = show(&of_service(keys));
+        assert_eq!(ran.code, 0, "{ran:#?}");
+        assert!(ran.stdout.contains(placement), "{placement}: {ran:#?}");
+    }
+}
+
+#[test]
 fn ignored_keys_of_an_application_are_noted() {
     let notes = |yaml: &str| {
         let ran = show(yaml);
@@ -354,8 +417,7 @@ fn ignored_keys_of_an_application_are_noted() {
         # note: `acls` is ignored because it is not enabled (`enable: true`)
         # note: line 2: `master.log_config` is ignored: the master has one log level and no log4j
         # note: line 2: `master.env` is ignored without `master.script`
-        # note: line 3: service `my web` becomes role `my-web`
-        # note: line 3: `services.my web.script` calls skein, which cannot connect to this master: use `ydl kv get K --wait 1h` for `skein kv get current --key K --wait`, and `ydl.kv` for `skein.ApplicationClient` in Python"#]].assert_eq(&notes(
+        # note: line 3: service `my web` becomes role `my-web`"#]].assert_eq(&notes(
         "acls: {view_users: [bob]}\nmaster: {log_config: log4j.properties, env: {A: b}}\n\
          services: {my web: {resources: {memory: 1, vcores: 1}, script: 'skein kv get current --key x'}}",
     ));
@@ -385,7 +447,7 @@ services:
                 run:
                   - bash
                   - "-c"
-                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\nserve"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\" SKEIN_APPMASTER_ADDRESS=\"${YDL_MASTER#https://}\"\nydl python-package .skein && export PYTHONPATH=\"$PWD/.skein${PYTHONPATH:+:$PYTHONPATH}\" PATH=\"$PATH:$PWD/.skein/bin\"\nserve"
                 env: {SKEIN_RESOURCE_MEMORY: 256, SKEIN_RESOURCE_VCORES: 1, A: b}
         "##]],
     );

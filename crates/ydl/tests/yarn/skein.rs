@@ -60,3 +60,59 @@ fn an_application_with_dependent_services_runs() {
     assert!(started("server:0") < started("client:0"), "{ran:#?}");
     assert!(started("server:0") < started("client:1"), "{ran:#?}");
 }
+
+/// Servers on one required node that publish their addresses, and a driver that uses skein's Python interface.
+const PROGRAM: &str = r#"
+import skein
+app = skein.ApplicationClient.from_current()
+own = skein.properties.container_id
+if own.startswith("server"):
+    app.kv.put("address." + own, b"here", owner=own)
+    app.kv.wait("end")
+else:
+    app.scale("server", 2)
+    for server in ("server_0", "server_1"):
+        assert app.kv.wait("address." + server, return_owner=True).owner == server
+    found = app.get_containers(["server"])
+    assert [it.id for it in found] == ["server_0", "server_1"], found
+    assert all(it.yarn_container_id.startswith("container_") for it in found), found
+    app.set_progress(0.5)
+    with app.kv.events(key="address.server_0", event_type="delete") as events:
+        app.kill_container("server_0")
+        print("deleted", events.get(timeout=120).key)
+    app.shutdown("SUCCEEDED")
+"#;
+
+#[test]
+fn programs_use_skein_on_the_node_that_their_service_requires() {
+    let cluster = &*common_cluster();
+    let workspace = Workspace::of(cluster, "alice");
+    let node = cluster.nodes()[1].address.ip().to_string();
+    workspace.write("program.py", PROGRAM);
+    workspace.write(
+        "app.yaml",
+        &format!(
+            "name: required
+user: alice
+services:
+  server:
+    instances: 0
+    nodes: ['{node}']
+    resources: {{memory: 128 MiB, vcores: 1}}
+    files: {{program.py: program.py}}
+    script: python3 program.py
+  driver:
+    resources: {{memory: 128 MiB, vcores: 1}}
+    files: {{program.py: program.py}}
+    script: python3 program.py
+"
+        ),
+    );
+    let ran = workspace.run(&["submit", "app.yaml"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.stdout.contains("deleted address.server_0"), "{ran:#?}");
+    for server in ["server:0", "server:1"] {
+        let runs = format!("{server} runs on `{node}`");
+        assert!(ran.stderr.contains(&runs), "`{runs}` is not in {ran:#?}");
+    }
+}
