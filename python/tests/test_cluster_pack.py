@@ -204,6 +204,7 @@ class Archives(unittest.TestCase):
         self.addCleanup(cluster_pack.settings._settings.clear)
         self.assertIs(cluster_pack.get_layout_optimization(), cluster_pack.LayoutOptimization.FAST_MID_BIG)
         self.assertEqual(cluster_pack.get_venv_optimization_level(), 2)
+        self.assertEqual(cluster_pack.get_layout_optimization().get_params()[:2], ("loose", True))
         with self.assertRaises(ValueError):
             cluster_pack.set_layout_optimization("FASTEST")
 
@@ -300,6 +301,18 @@ class Archives(unittest.TestCase):
         # The requested path resolves to the packed environment.
         self.assertEqual(plan.environment_of(named, {}), plan.environment_of(path, {}))
         self.assertNotEqual(plan.environment_of(named, {}).source, "system")
+
+    def test_a_package_path_of_another_packer_is_rejected(self):
+        for path, packer in (("e.tar.gz", cluster_pack.PEX_PACKER), ("e.tar.gz", cluster_pack.CONDA_PACKER)):
+            with self.assertRaises(ValueError) as raised:
+                cluster_pack.upload_env(path, packer)
+            self.assertIn("`e.tar.gz` has the wrong extension", str(raised.exception))
+
+    def test_the_name_of_an_environment_has_a_hash_of_its_directory(self):
+        with mock.patch.dict(os.environ, ENVIRONMENT="/path/to/venv"):
+            self.assertEqual(packaging.get_env_name("ENVIRONMENT"), "venv_ecff6ba")
+            del os.environ["ENVIRONMENT"]
+            self.assertEqual(packaging.get_env_name("ENVIRONMENT"), "default")
 
     def test_editable_packages_are_found_by_their_directories(self):
         self.write("project/own/__init__.py")

@@ -9,6 +9,7 @@ from unittest import mock
 import ydl
 from ydl.compat.tf_yarn import client as client_module
 from ydl.compat.tf_yarn import follow
+from ydl.compat.tf_yarn import evaluator_metrics
 from ydl.compat.tf_yarn.evaluator_metrics import EvaluatorMetricsLogger
 from ydl.compat.tf_yarn.follow import Listener
 from ydl.compat.tf_yarn.metrics import OneShotMetricsLogger, metrics_from, status_of
@@ -189,8 +190,8 @@ class Evaluators(unittest.TestCase):
     def test_only_changed_metrics_are_logged(self):
         reports = [{"nb_eval_steps": "10", "awake_time_ratio": "0.5"}, {"nb_eval_steps": "10"}, {"nb_eval_steps": "11"}]
         lines = self.lines(None, *reports)
-        first = "Statistics for evaluator:0: Awake/idle ratio: 0.5 Number of evaluation steps done: 10"
-        self.assertEqual(lines, [first, "Statistics for evaluator:0: Number of evaluation steps done: 11"])
+        first = "Statistics for evaluator:0: Awake/idle ratio: 0.5 Number of evaluation steps done: 10.0"
+        self.assertEqual(lines, [first, "Statistics for evaluator:0: Number of evaluation steps done: 11.0"])
 
     def test_thresholds_are_inclusive_and_optional(self):
         for bounds, logged in (((10, 10), 1), ((None, 9), 0), ((11, None), 0), ((None, None), 1), ((0, 100), 1)):
@@ -204,7 +205,13 @@ class Evaluators(unittest.TestCase):
         logger = EvaluatorMetricsLogger([ContainerKey("evaluator", 0)], Job(**{"evaluator:0/last_training_step": b"7"}))
         with self.assertLogs("ydl.compat.tf_yarn.evaluator_metrics", logging.INFO) as logs:
             logger.log()
-        self.assertIn("Training step of last checkpoint: 7", logs.output[0])
+        self.assertIn("Training step of last checkpoint: 7.0", logs.output[0])
+
+    def test_mlflow_gets_the_metrics_outside_of_the_thresholds_too(self):
+        with mock.patch.object(evaluator_metrics.mlflow, "log_metric") as log_metric:
+            lines = self.lines({"nb_eval_steps": (11, None)}, {"nb_eval_steps": "10"}, {"nb_eval_steps": "none"})
+        self.assertEqual(lines, [])
+        log_metric.assert_called_once_with("evaluator:0_nb_eval_steps_0", 10.0)
 
 
 if __name__ == "__main__":

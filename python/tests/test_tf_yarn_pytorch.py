@@ -1,5 +1,6 @@
 """PyTorch's tasks of tf-yarn, with a fake torch that records its calls."""
 
+import importlib
 import os
 import pickle
 import sys
@@ -11,7 +12,6 @@ from unittest import mock
 from ydl.compat.cluster_pack import filesystem
 from ydl.compat.tf_yarn.pytorch import DataLoaderArgs, model_ckpt
 from ydl.compat.tf_yarn.pytorch.model_ckpt import find_latest_ckpt
-from ydl.compat.tf_yarn.pytorch.tasks import worker
 
 
 class Iterable:
@@ -51,13 +51,15 @@ def load(file, map_location=None, weights_only=True):
 def torch(**additional):
     """Returns the modules of a fake torch by name."""
     data = {"DataLoader": type("DataLoader", (Recorder,), {}), "IterableDataset": Iterable}
+    sampler = {"DistributedSampler": type("DistributedSampler", (Recorder,), {})}
     parts = {
         "torch": {"load": load, "save": lambda state, file: pickle.dump(state, file), "device": str},
+        "torch.distributed": {},
         "torch.nn": {},
         "torch.nn.parallel": {"DistributedDataParallel": Parallel},
         "torch.utils": {},
         "torch.utils.data": data,
-        "torch.utils.data.distributed": {"DistributedSampler": type("DistributedSampler", (Recorder,), {})},
+        "torch.utils.data.distributed": sampler,
         **additional,
     }
     modules = {}
@@ -65,7 +67,15 @@ def torch(**additional):
         modules[name] = None if values is None else types.ModuleType(name)
         for key, value in (values or {}).items():
             setattr(modules[name], key, value)
+        parent, _, last = name.rpartition(".")
+        if parent in modules:
+            setattr(modules[parent], last, modules[name])
     return modules
+
+
+# The module of a task imports torch.
+with mock.patch.dict(sys.modules, torch()):
+    from ydl.compat.tf_yarn.pytorch.tasks import worker
 
 
 class PyTorch(unittest.TestCase):
@@ -124,6 +134,18 @@ class PyTorch(unittest.TestCase):
             with worker.UploadingWriter(None, 0) as writer:
                 writer.add_scalar("loss", 1.0, 1)
                 writer.flush()
+
+    def test_workers_that_read_parquet_files_in_hdfs_are_spawned(self):
+        # The JVM of libhdfs does not run in forked processes.
+        with mock.patch.dict(sys.modules, torch()):
+            dataset = importlib.import_module("ydl.compat.tf_yarn.pytorch.parquet_dataset")
+            sys.modules["torch.distributed"].is_available = lambda: False
+            for path, rows, is_spawned in (("hdfs://a/b", 100, True), ("viewfs:///b", 100, True), ("/b", 100, False), ("/b", None, True)):
+                resolved = mock.patch.object(dataset, "resolve_filesystem_and_path", return_value=(mock.MagicMock(), path))
+                with resolved, mock.patch.object(dataset.torch, "distributed", sys.modules["torch.distributed"]):
+                    with mock.patch.object(dataset.multiprocessing, "set_start_method") as method:
+                        self.assertEqual(len(dataset.ParquetDataset(path, 10, rows)), 10 if rows else 0)
+                self.assertEqual(method.mock_calls, [mock.call("spawn", force=True)] if is_spawned else [], path)
 
     def test_a_checkpoint_is_replaced_even_if_rename_does_not_overwrite(self):
         class Hdfs(filesystem.LocalFileSystem):

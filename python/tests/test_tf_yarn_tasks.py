@@ -1,9 +1,11 @@
 """tf-yarn's tasks without a cluster."""
 
+import functools
 import importlib
 import json
 import logging
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -120,14 +122,13 @@ class Tasks(unittest.TestCase):
 
     def test_a_failing_experiment_function_is_reported(self):
         job = Job()
-        with tempfile.TemporaryDirectory() as directory:
-            previous = os.getcwd()
-            os.chdir(directory)
-            self.addCleanup(os.chdir, previous)
-            with self.assertRaises(FileNotFoundError):
-                _get_experiment(job)
+        job.kv[KV_EXPERIMENT_FN] = pickle.dumps(functools.partial(open, "/missing/file"))
+        with self.assertRaises(FileNotFoundError):
+            _get_experiment(job)
         self.assertEqual(job.kv["worker:1/start"], b"")
         self.assertIn(b"FileNotFoundError", job.kv["worker:1/stop"])
+        job.kv[KV_EXPERIMENT_FN] = pickle.dumps(functools.partial(int, "7"))
+        self.assertEqual(_get_experiment(job), 7)
 
     def test_rank_0_chooses_the_master_address(self):
         job = Job()

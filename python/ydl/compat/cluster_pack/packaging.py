@@ -1,6 +1,7 @@
 """Packages of Python environments, and use of their archives."""
 
 import atexit
+import hashlib
 import json
 import os
 import shutil
@@ -49,6 +50,15 @@ def get_pyenv_usage_from_archive(path_to_archive: str) -> PythonEnvDescription:
     if name.endswith(ARCHIVES):
         return PythonEnvDescription(path_to_archive, "pyenv/bin/python", "pyenv", True)
     raise ValueError("`{}` is not an archive of an environment: its name must end in `.pex`, `.pex.zip`, `.zip` or `.tar.gz`".format(name))
+
+
+def get_env_name(env_var_name: str) -> str:
+    """Returns the name of the environment whose directory a variable has, with a hash of the directory: `NAME_HASH`, or `default`
+    without the variable."""
+    path = os.environ.get(env_var_name)
+    if not path:
+        return "default"
+    return "{}_{}".format(os.path.basename(path.rstrip("/")), hashlib.sha1(path.encode()).hexdigest()[:7])
 
 
 def detect_packer_from_file(zip_file: str) -> Packer:

@@ -4,9 +4,17 @@ import enum
 import logging
 import os
 import shutil
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, NamedTuple, Optional, Union
 
 logger = logging.getLogger(__name__)
+
+
+class LayoutOptimizationParams(NamedTuple):
+    """Parameters of a layout in cluster-pack."""
+
+    pex_layout: str
+    use_zipfile: bool
+    compress_level: int
 
 
 class LayoutOptimization(enum.Enum):
@@ -16,6 +24,17 @@ class LayoutOptimization(enum.Enum):
     FAST_MID_BIG = "FAST_MID_BIG"
     MID_SLOW_SMALL = "MID_SLOW_SMALL"
     DISABLED = "DISABLED"
+
+    @classmethod
+    def from_string(cls, value: str) -> "LayoutOptimization":
+        """Parses a name in upper or lower case. Raises ValueError if it is unknown."""
+        return cls(value.upper())
+
+    def get_params(self) -> LayoutOptimizationParams:
+        """Returns the parameters of cluster-pack for this layout."""
+        packed = self in (LayoutOptimization.SLOW_FAST_SMALL, LayoutOptimization.DISABLED)
+        level = 1 if self is LayoutOptimization.MID_SLOW_SMALL else 0
+        return LayoutOptimizationParams("packed" if packed else "loose", self is not LayoutOptimization.DISABLED, level)
 
 
 _settings: Dict[str, Any] = {}
@@ -28,13 +47,15 @@ def _store(name: str, value: object) -> None:
 
 def set_layout_optimization(optimization: Union[LayoutOptimization, str]) -> None:
     """Stores the value. Raises ValueError if it is invalid."""
-    _store("layout_optimization", LayoutOptimization(getattr(optimization, "value", optimization)))
+    if isinstance(optimization, str):
+        optimization = LayoutOptimization.from_string(optimization)
+    _store("layout_optimization", optimization)
 
 
 def get_layout_optimization() -> LayoutOptimization:
     """Returns the value set by the program or by `C_PACK_LAYOUT_OPTIMIZATION`."""
-    value = _settings.get("layout_optimization") or os.environ.get("C_PACK_LAYOUT_OPTIMIZATION", "DISABLED")
-    return LayoutOptimization(getattr(value, "value", value))
+    stored: Optional[LayoutOptimization] = _settings.get("layout_optimization")
+    return stored or LayoutOptimization.from_string(os.environ.get("C_PACK_LAYOUT_OPTIMIZATION", "SLOW_FAST_SMALL"))
 
 
 def set_venv_optimization_level(level: int) -> None:

@@ -52,6 +52,8 @@ def upload_env(
     for name in ("C_PACK_USER", "C_PACK_ENV_FALLBACK_PATH"):
         if os.environ.get(name):
             logger.warning("upload_env: `%s` is ignored: ydl packs the environment of the current user unchanged", name)
+    if package_path is not None and packer is not None:
+        _check_extension(package_path, packer)
     name = env_name()
     if additional_packages or ignored_packages or only_packages or additional_repo or additional_indexes:
         repositories = [additional_repo] if isinstance(additional_repo, str) else list(additional_repo or [])
@@ -73,6 +75,15 @@ def upload_env(
     if package_path is not None:
         _redirect(package_path, path, "upload_env")
     return path, name
+
+
+def _check_extension(package_path: str, packer: packaging.Packer) -> None:
+    """Raises ValueError if the name of a package is not one that its packer writes."""
+    extensions = ("pex", "pex.zip") if packer == packaging.PEX_PACKER else (packer.extension(),)
+    if not package_path.endswith(tuple("." + extension for extension in extensions)):
+        raise ValueError("`{}` has the wrong extension: a package of `{}` ends in `.{}`".format(
+            package_path, packer.name, packer.extension()
+        ))  # fmt: skip
 
 
 _redirected: Dict[str, str] = {}

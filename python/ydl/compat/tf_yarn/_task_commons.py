@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import _internal, event
 from ._internal import iter_tasks
 from .bundle import EXPERIMENT
+from .constants import KV_EXPERIMENT_FN
 from .topologies import SIDE_TASKS, ContainerKey, ContainerTask
 
 MASTER_ADDR = "MASTER_ADDR"
@@ -166,19 +167,22 @@ def rank_and_world(local_rank: int = 0) -> Tuple[int, int]:
 
 
 def get_pickled_experiment(client: Any = None) -> bytes:
-    """Reads the pickled experiment function from a file of the job, since all tasks can write to the store."""
+    """Reads the pickled experiment function from a file of the job, which a client's store does, too: all tasks can write to the
+    job's own store."""
+    if client is not None:
+        return bytes(client.kv.wait(KV_EXPERIMENT_FN))
     with open(EXPERIMENT, "rb") as file:
         return file.read()
 
 
-def load_experiment_fn() -> Any:
-    return pickle.loads(get_pickled_experiment())
+def load_experiment_fn(client: Any = None) -> Any:
+    return pickle.loads(get_pickled_experiment(client))
 
 
 def _get_experiment(client: Any) -> Any:
     """Calls the experiment function. If it fails, reports start and failure of this task."""
     try:
-        return load_experiment_fn()()
+        return load_experiment_fn(client)()
     except BaseException as failure:
         task = get_task_key()
         event.start_event(client, task)

@@ -74,8 +74,13 @@ class Application:
     """Replacement of skein's ApplicationClient with `kv`, which is all that tf-yarn's tasks use."""
 
     def __init__(self, native: Any, id: str, n_try: int = 0) -> None:
-        self.kv = Store(native, try_prefix(n_try))
+        self._store = Store(native, try_prefix(n_try))
         self.id = id
+
+    @property
+    def kv(self) -> Store:
+        """Store of the try."""
+        return self._store
 
     @classmethod
     def from_current(cls, retry_timeout: Optional[float] = None) -> "Application":

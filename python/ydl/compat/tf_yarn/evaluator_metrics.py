@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterable, Optional, Tuple
 
 from . import mlflow
 from .event import Task, task_name
+from .topologies import ContainerTask
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,8 @@ Thresholds = Dict[str, Tuple[Optional[float], Optional[float]]]
 
 
 class EvaluatorMetricsLogger:
-    """Stores the latest metrics of evaluators. `log` writes changed values within their thresholds, both inclusive."""
+    """Stores the latest metrics of evaluators. `log` writes changed values within their thresholds, both inclusive, and sends all
+    changed values to MLflow."""
 
     def __init__(
         self,
@@ -29,54 +31,59 @@ class EvaluatorMetricsLogger:
         log_thresholds: Optional[Thresholds] = None,
         n_try: int = 0,
     ) -> None:
-        self.evaluators = [task_name(task) for task in evaluator_list]
+        self.evaluator_list = list(evaluator_list)
         self.app = app
         self.n_try = n_try
-        self.thresholds: Dict[str, Tuple[float, float]] = {}
+        self.log_thresholds: Dict[str, Tuple[float, float]] = {}
         for metric, (low, high) in (log_thresholds or {}).items():
             if metric not in MONITORED_METRICS:
                 logger.warning("unknown metric `%s` of an evaluator; the metrics are %s", metric, ", ".join(MONITORED_METRICS))
                 continue
-            self.thresholds[metric] = (0.0 if low is None else low, sys.float_info.max if high is None else high)
-        self.latest: Dict[str, Dict[str, str]] = {task: {} for task in self.evaluators}
-        self.logged: Dict[str, Dict[str, str]] = {task: {} for task in self.evaluators}
+            self.log_thresholds[metric] = (low or 0.0, high or sys.float_info.max)
+        self.latest: Dict[str, Dict[str, float]] = {task_name(task): {} for task in self.evaluator_list}
+        self.last_metrics: Dict[Any, Dict[str, Optional[float]]] = {
+            _key(task): {metric: None for metric in MONITORED_METRICS} for task in self.evaluator_list
+        }
+        """Values of the last log."""
 
     def update(self, task: str, metric: str, value: str) -> None:
         """Handles a change of the store."""
-        if task in self.latest and metric in MONITORED_METRICS:
-            self.latest[task][metric] = value
+        if task not in self.latest or metric not in MONITORED_METRICS:
+            return
+        try:
+            self.latest[task][metric] = float(value)
+        except ValueError:
+            logger.debug("`%s` is no value of %s", value, metric)
 
     def log(self) -> None:
         """Writes one line for each evaluator with new values."""
-        for task in self.evaluators:
+        for evaluator in self.evaluator_list:
+            task, last = task_name(evaluator), self.last_metrics[_key(evaluator)]
             if self.app is not None:
                 self._read(task)
             parts = []
             for metric, label in MONITORED_METRICS.items():
                 value = self.latest[task].get(metric)
-                if value is None or value == self.logged[task].get(metric):
+                if value is None or value == last[metric]:
                     continue
-                self.logged[task][metric] = value
-                if not self._within(metric, value):
-                    continue
-                parts.append("{}: {}".format(label, value))
-                mlflow.log_metric("{}_{}_{}".format(task, metric, self.n_try), float(value))
+                last[metric] = value
+                low, high = self.log_thresholds.get(metric, (-sys.float_info.max, sys.float_info.max))
+                if low <= value <= high:
+                    parts.append("{}: {}".format(label, value))
+                mlflow.log_metric("{}_{}_{}".format(task, metric, self.n_try), value)
             if parts:
-                logger.info("Statistics for %s: %s", task, " ".join(parts))
-
-    def _within(self, metric: str, value: str) -> bool:
-        try:
-            number = float(value)
-        except ValueError:
-            return False
-        low, high = self.thresholds.get(metric, (-sys.float_info.max, sys.float_info.max))
-        return low <= number <= high
+                logger.info("Statistics for {}: {}".format(task, " ".join(parts)))
 
     def _read(self, task: str) -> None:
         for metric in MONITORED_METRICS:
             value = self.app.kv.get("{}/{}".format(task, metric))  # type: ignore[attr-defined]
             if value is not None:
-                self.latest[task][metric] = value.decode() if isinstance(value, bytes) else value
+                self.update(task, metric, value.decode() if isinstance(value, bytes) else value)
+
+
+def _key(task: Task) -> Any:
+    """Returns the key of an evaluator in `last_metrics`: that of its container, or the name by which the caller has it."""
+    return task.to_container_key() if isinstance(task, ContainerTask) else task
 
 
 def __getattr__(name: str) -> Any:

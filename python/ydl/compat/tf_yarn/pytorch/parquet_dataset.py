@@ -1,11 +1,14 @@
 """Dataset of Parquet files, divided over the ranks."""
 
+import multiprocessing
 from typing import Any, Iterator, List, Optional
 
 import torch
 from torch.utils.data import IterableDataset
 
-from ...cluster_pack.filesystem import resolve_filesystem_and_path
+from ...cluster_pack.filesystem import HADOOP_SCHEMES, resolve_filesystem_and_path
+
+HADOOP_ADDRESSES = tuple(scheme + "://" for scheme in HADOOP_SCHEMES)
 
 
 class ParquetDataset(IterableDataset):  # type: ignore[misc]
@@ -20,6 +23,10 @@ class ParquetDataset(IterableDataset):  # type: ignore[misc]
         columns: Optional[List[str]] = None,
     ) -> None:
         self.fs, path = resolve_filesystem_and_path(dataset_path)
+        if num_samples is None or dataset_path.startswith(HADOOP_ADDRESSES):
+            # As in tf-yarn, which counts rows in processes. The workers of a loader read the files, and the JVM of libhdfs does
+            # not run in forked ones.
+            multiprocessing.set_start_method("spawn", force=True)
         self.columns, self.batch_size = columns, batch_size
         self.paths = sorted(str(name) for name in self.fs.ls(path, detail=False) if str(name).endswith(".parquet"))
         self.num_samples = num_samples or sum(self._rows(name) for name in self.paths)

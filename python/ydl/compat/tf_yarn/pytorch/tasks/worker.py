@@ -7,6 +7,11 @@ import shutil
 import tempfile
 from typing import Any, Callable, Optional
 
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data.distributed import DistributedSampler
+
 from ..._task_commons import load_experiment_fn, setup_logging, use_spawn
 from ...lifecycle import run_task
 from ..experiment import DataLoaderArgs, PytorchExperiment
@@ -21,16 +26,10 @@ def backend(processes: int, gpus: int) -> str:
 
 def _get_device(worker_id: int, gpus: Optional[int] = None) -> int:
     """Returns the device of a process. Processes share devices if there are too few."""
-    if gpus is None:
-        import torch
-
-        gpus = torch.cuda.device_count()
-    return worker_id % gpus
+    return worker_id % (torch.cuda.device_count() if gpus is None else gpus)
 
 
 def device_name(local_rank: int) -> str:
-    import torch
-
     return "cuda:{}".format(_get_device(local_rank)) if torch.cuda.is_available() else "cpu"
 
 
@@ -39,8 +38,6 @@ def _create_dataloader(
 ) -> Any:
     """Returns a loader of this rank's data, by a sampler or by an iterable dataset that divides itself. Without `rank` and `world`
     they are those of the process group."""
-    from torch.utils.data import DataLoader, IterableDataset
-
     args = dataloader_args
     given = args._asdict()
     shuffle = given.pop("shuffle")
@@ -57,12 +54,10 @@ def _create_dataloader(
         import webdataset
 
         return webdataset.WebLoader(dataset, **given)
-    if isinstance(dataset, IterableDataset):
-        return DataLoader(dataset, **given)
-    from torch.utils.data.distributed import DistributedSampler
-
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        return torch.utils.data.DataLoader(dataset, **given)
     sampler = DistributedSampler(dataset, num_replicas=world, rank=rank, shuffle=shuffle)
-    return DataLoader(dataset, sampler=sampler, **given)
+    return torch.utils.data.DataLoader(dataset, sampler=sampler, **given)
 
 
 def accepts_writer(main_fn: Any) -> bool:
@@ -78,10 +73,6 @@ def accepts_writer(main_fn: Any) -> bool:
 
 
 def train(local_rank: int) -> None:
-    import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     dist.init_process_group(backend(processes, torch.cuda.device_count()), rank=rank, world_size=world)
