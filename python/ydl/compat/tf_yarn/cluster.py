@@ -1,26 +1,8 @@
-"""Functions of the cluster in the older layout."""
+"""Functions of the cluster in the older layout: the same module as in the newer one, so that a name replaced in one is replaced in
+both."""
 
-from ._task_commons import get_task, get_task_description, get_task_type, is_chief, is_evaluator, is_worker, n_try
-from .tensorflow.cluster import (
-    aggregate_spec,
-    is_fake_google_env,
-    setup_tf_config,
-    start_cluster,
-    start_tf_server,
-)
+import sys
 
+from .tensorflow import cluster
 
-__all__ = [
-    "aggregate_spec",
-    "get_task",
-    "get_task_description",
-    "get_task_type",
-    "is_chief",
-    "is_evaluator",
-    "is_fake_google_env",
-    "is_worker",
-    "n_try",
-    "setup_tf_config",
-    "start_cluster",
-    "start_tf_server",
-]
+sys.modules[__name__] = cluster

@@ -1,5 +1,6 @@
 """Functions of cluster-pack in tf-yarn, with their older names."""
 
+import os
 import sys
 from typing import Any, Dict, Optional, Tuple
 
@@ -22,6 +23,11 @@ create_and_pack_conda_env = unsupported("create_and_pack_conda_env", _HINT)
 pack_current_venv_in_pex = unsupported("pack_current_venv_in_pex", _HINT)
 pack_in_pex = unsupported("pack_in_pex", _HINT)
 pack_venv_in_conda = unsupported("pack_venv_in_conda", _HINT)
+
+
+def get_env_name(env_var_name: str) -> str:
+    """Returns the name of the environment whose directory a variable has, or `default` without the variable."""
+    return os.path.basename(os.environ.get(env_var_name, "").rstrip("/")) or "default"
 
 
 def upload_zip_to_hdfs(zip_file: str, archive_on_hdfs: Optional[str] = None) -> str:
@@ -64,6 +70,7 @@ __all__ = [
     "get_default_fs",
     "get_editable_requirements",
     "get_editable_requirements_from_current_venv",
+    "get_env_name",
     "get_non_editable_requirements",
     "pack_current_venv_in_pex",
     "pack_in_pex",

@@ -6,7 +6,16 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .. import event
 from .._internal import xset_environ
-from .._task_commons import get_task_key
+from .._task_commons import (  # noqa: F401
+    get_task,
+    get_task_description,
+    get_task_key,
+    get_task_type,
+    is_chief,
+    is_evaluator,
+    is_worker,
+    n_try,
+)
 from ..event import task_name
 from ..topologies import SIDE_TASKS
 
@@ -23,8 +32,10 @@ def aggregate_spec(client: Any, all_tasks: Iterable[Any]) -> Dict[str, List[str]
 
 def start_cluster(host_port: Tuple[str, int], client: Any, all_tasks: Iterable[Any]) -> Dict[str, List[str]]:
     """Reports the address of this task and waits for those of all tasks."""
-    event.init_event(client, get_task_key(), "{}:{}".format(*host_port))
-    return aggregate_spec(client, all_tasks)
+    key, tasks = get_task_key(), list(all_tasks)
+    # In the form in which the caller has its tasks.
+    event.init_event(client, key.to_kv_str() if key.to_kv_str() in tasks else key, "{}:{}".format(*host_port))
+    return aggregate_spec(client, tasks)
 
 
 def is_fake_google_env(task_type: str) -> bool:
@@ -54,7 +65,9 @@ def start_tf_server(cluster_spec: Dict[str, List[str]], session_config: Any = No
         return None
     import tensorflow as tf
 
-    return tf.distribute.Server(
+    # Before 1.14, TensorFlow has it in `train` alone.
+    server = getattr(tf.train, "Server", None) or tf.distribute.Server
+    return server(
         tf.train.ClusterSpec(cluster_spec), job_name=key.type, task_index=key.id, config=session_config, start=True
     )
 
