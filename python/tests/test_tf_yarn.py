@@ -373,7 +373,8 @@ class Names(unittest.TestCase):
     def test_every_name_of_both_layouts_exists(self):
         names = {
             "": "run_on_yarn Experiment TaskSpec NodeLabel Metrics RunFailed single_server_topology ps_strategy_topology "
-            "get_safe_experiment_fn standalone_client_mode",
+            "get_safe_experiment_fn standalone_client_mode KV_CLUSTER_INSTANCES KV_EXPERIMENT_FN KV_TF_SESSION_CONFIG",
+            ".client": "run_on_yarn standalone_client_mode get_safe_experiment_fn ContainerLogStatus RunFailed",
             ".tensorflow": "run_on_yarn Experiment KerasExperiment TaskSpec NodeLabel Metrics RunFailed get_safe_experiment_fn",
             ".pytorch": "run_on_yarn PytorchExperiment DataLoaderArgs DistributedDataParallelArgs TaskSpec NodeLabel Metrics "
             "RunFailed get_safe_experiment_fn",
@@ -386,9 +387,9 @@ class Names(unittest.TestCase):
             "broadcast_container_stop_time broadcast_train_eval_start_timer broadcast_train_eval_stop_timer "
             "maybe_format_exception",
             ".mlflow": "use_mlflow active_run_id get_tracking_uri set_tag set_tags log_param log_params log_metric log_metrics "
-            "log_artifact log_artifacts format_key save_text_to_mlflow",
+            "log_artifact log_artifacts format_key save_text_to_mlflow optional_mlflow",
             ".packaging": "zip_path get_editable_requirements get_non_editable_requirements upload_zip_to_hdfs upload_env "
-            "upload_env_to_hdfs upload_env_to_hdfs_from_venv CONDA_PACKER PEX_PACKER detect_packer_from_file get_editable_requirements_from_current_venv get_default_fs",
+            "upload_env_to_hdfs upload_env_to_hdfs_from_venv CONDA_PACKER PEX_PACKER detect_packer_from_file get_env_name get_editable_requirements_from_current_venv get_default_fs",
             "._task_commons": "n_try get_task_key is_worker is_evaluator is_chief catchtime _setup_container_logs "
             "_get_cluster_tasks _compute_world_size _get_nb_workers _get_experiment compute_rank choose_master setup_logging",
             ".tensorboard": "url_event_name get_termination_timeout start_tf_board",
@@ -407,6 +408,11 @@ class Names(unittest.TestCase):
                 self.assertTrue(importlib.util.find_spec("ydl.compat.tf_yarn.{}.{}".format(module, task)))
 
         self.assertTrue(importlib.util.find_spec("ydl.compat.tf_yarn.tasks._gloo_allred_task"))
+
+    def test_a_name_replaced_in_one_layout_is_replaced_in_the_other(self):
+        newer = importlib.import_module("ydl.compat.tf_yarn.tensorflow.cluster")
+        self.assertIs(importlib.import_module("ydl.compat.tf_yarn.cluster"), newer)
+        self.assertIs(tf_yarn.cluster, newer)
 
     def test_the_shim_provides_the_old_package_names(self):
         program = (

@@ -72,6 +72,16 @@ class Mlflow(unittest.TestCase):
             mlflow.log_metric("b", 1.0)
         self.assertEqual(calls, [("evaluator_0_a", 3), ("b", None)])
 
+    def test_an_optional_function_of_the_program_returns_its_default(self):
+        @mlflow.optional_mlflow(return_default="none")
+        def name_of(run):
+            return self.fake.names[run]
+
+        self.fake.names = {"a": "first"}
+        self.assertEqual((name_of("a"), name_of.__name__), ("first", "name_of"))
+        with self.assertLogs(mlflow.logger, logging.WARNING):
+            self.assertEqual(name_of("b"), "none")
+
     def test_a_slow_server_does_not_delay_the_training(self):
         called, gate, steps = threading.Event(), threading.Event(), []
         self.addCleanup(gate.set)

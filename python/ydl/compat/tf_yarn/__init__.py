@@ -3,6 +3,7 @@
 from . import cluster, event, mlflow, packaging
 from .application import ACLs, Application
 from .client import RunFailed, get_safe_experiment_fn
+from .constants import KV_CLUSTER_INSTANCES, KV_EXPERIMENT_FN, KV_TF_SESSION_CONFIG
 from .metrics import Metrics
 from .tensorflow.client import run_on_yarn_legacy as run_on_yarn
 from .tensorflow.experiment import Experiment
@@ -15,6 +16,9 @@ __all__ = [
     "Application",
     "ContainerKey",
     "Experiment",
+    "KV_CLUSTER_INSTANCES",
+    "KV_EXPERIMENT_FN",
+    "KV_TF_SESSION_CONFIG",
     "KerasExperiment",
     "Metrics",
     "NodeLabel",

@@ -22,6 +22,7 @@ from .metrics import Metrics, OneShotMetricsLogger, metrics_from, status_of
 from .plan import Call, PathLike, PyEnv, environment_of, job_keys, validated
 from .tensorboard import URL_EVENT_LABEL
 from .topologies import ContainerKey, TaskSpecs
+from .unsupported import standalone_client_mode  # noqa: F401
 
 logger = logging.getLogger(__name__)
 

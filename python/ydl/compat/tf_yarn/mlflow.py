@@ -4,6 +4,7 @@ by the program), and `TF_YARN_USE_MLFLOW` is not `False`.
 No function raises. After the first connection failure logging is disabled for the rest of the process.
 """
 
+import functools
 import importlib.util
 import logging
 import os
@@ -182,6 +183,19 @@ def log_artifact(local_path: str, artifact_path: Optional[str] = None) -> None:
 
 def log_artifacts(local_dir: str, artifact_path: Optional[str] = None) -> None:
     _try("sending files", lambda mlflow: mlflow.log_artifacts(local_dir, artifact_path))
+
+
+def optional_mlflow(return_default: Any = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns a decorator of a function that calls MLflow: it returns `return_default` if logging is disabled or the call fails."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def optional_call(*args: Any, **options: Any) -> Any:
+            return _try(function.__name__, lambda mlflow: function(*args, **options), return_default)
+
+        return optional_call
+
+    return decorate
 
 
 def format_key(key: str) -> str:
