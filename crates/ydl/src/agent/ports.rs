@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 
@@ -168,6 +168,11 @@ fn socket(host: IpAddr) -> rustix::io::Result<OwnedFd> {
     socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
+/// Returns the address that stands for all addresses of the family.
+fn any_address(host: IpAddr) -> IpAddr {
+    if host.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
 /// Returns true if the system lists connections from that port, including those in TIME_WAIT.
 fn has_connections(port: u16) -> bool {
     let own = format!(":{port:04X}");
@@ -180,6 +185,8 @@ fn has_connections(port: u16) -> bool {
 }
 
 fn hold_port(host: IpAddr, port: u16) -> rustix::io::Result<OwnedFd> {
+    // Servers such as TensorFlow's listen on all addresses, so another process must not have the port on any of them.
+    bind(&socket(host)?, &SocketAddr::new(any_address(host), port))?;
     let socket = socket(host)?;
     bind(&socket, &SocketAddr::new(host, port))?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -228,7 +235,7 @@ impl std::error::Error for PortsExhausted {}
 mod tests {
     use super::*;
     use rustix::net::listen;
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream};
 
     const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
     /// Below the range from which Linux takes ports for outgoing connections.
@@ -262,6 +269,15 @@ mod tests {
         TcpStream::connect((HOST, port)).unwrap();
         server.accept().unwrap();
         assert!(TcpListener::bind((HOST, port)).is_err());
+    }
+
+    #[test]
+    fn a_port_in_use_on_another_address_is_not_reserved() {
+        let port = take(&[("main", true)], 0, 1).ports()["main"];
+        let server = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), port)).unwrap();
+        assert_eq!(hold_port(HOST, port).unwrap_err(), Errno::ADDRINUSE);
+        drop(server);
+        hold_port(HOST, port).unwrap();
     }
 
     #[test]
