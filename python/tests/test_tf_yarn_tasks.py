@@ -495,12 +495,13 @@ class Tasks(unittest.TestCase):
 
     def test_a_forked_child_of_a_task_ends_on_sigterm(self):
         program = (
-            "import os, signal\nfrom ydl.compat.tf_yarn import lifecycle\n"
+            "import os, signal, time\nfrom ydl.compat.tf_yarn import lifecycle\n"
             "class Job:\n    kv = {}\n"
             "def work():\n"
             "    ready, started = os.pipe()\n"
             "    child = os.fork()\n"
-            "    if child == 0:\n        os.write(started, b'.')\n        signal.pause()\n        os._exit(0)\n"
+            # A signal just before `signal.pause` would not end it.
+            "    if child == 0:\n        os.write(started, b'.')\n        while True: time.sleep(0.01)\n"
             # Python drops signals that arrive while it forks.
             "    os.read(ready, 1)\n"
             "    os.kill(child, signal.SIGTERM)\n"
