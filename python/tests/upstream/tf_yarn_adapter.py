@@ -29,8 +29,9 @@ MISSING = {
     "tf_yarn.pytorch.tasks.worker": "_setup_master",
     "tf_yarn.tensorflow.tasks.tf_task_common": TASK,
     "cluster_pack": "dependencies",
-    "cluster_pack.packaging": "LARGE_PEX_CMD UNPACKED_ENV_NAME EDITABLE_PACKAGES_INDEX PexTooLargeError _build_package_path _get_editable_requirements _get_packages "
-    "_running_from_pex check_large_pex detect_archive_names get_current_pex_filepath pack_in_pex resolve_zip_from_pex_dir",
+    "cluster_pack.packaging": "LARGE_PEX_CMD UNPACKED_ENV_NAME EDITABLE_PACKAGES_INDEX PexTooLargeError _build_package_path "
+    "_get_editable_requirements _get_packages _running_from_pex check_large_pex detect_archive_names get_current_pex_filepath "
+    "pack_in_pex resolve_zip_from_pex_dir",
     "cluster_pack.settings": "CRITEO_PYPI_URL _get_current_user",
     "cluster_pack.uploader": "_dump_archive_metadata _handle_packages _is_archive_up_to_date format_pex_requirements pex_cmd "
     "request",
