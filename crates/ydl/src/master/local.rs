@@ -55,7 +55,7 @@ const DIR_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the master of the job in `dir`. Prints its address, or the reason of a failure, as the first line on
 /// stdout.
-pub fn run(dir: PathBuf) -> ExitCode {
+pub(crate) fn run(dir: PathBuf) -> ExitCode {
     match lifecycle::block_on(run_master(JobDir::at(dir))) {
         Ok(_) => ExitCode::SUCCESS,
         Err(report) => {
@@ -103,8 +103,11 @@ async fn run_master(dir: JobDir) -> Result<Outcome, Report> {
     let path = dir.history_file();
     let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
     let secret = Arc::new(secret);
-    let backend = LocalBackend::new(dir.clone(), offer, address.clone(), secret.clone())
-        .map_err(|e| Report::internal(format!("cannot use this machine: {e}")))?;
+    let oversubscribe = submitted.spec.local.oversubscribe;
+    let secret_of_agents = secret.clone();
+    let backend =
+        LocalBackend::new(dir.clone(), offer, oversubscribe, address.clone(), secret_of_agents)
+            .map_err(|e| Report::internal(format!("cannot use this machine: {e}")))?;
 
     let signals = KillSignals::listen()
         .map_err(|e| Report::internal(format!("cannot listen to signals: {e}")))?;

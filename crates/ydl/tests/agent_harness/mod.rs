@@ -413,6 +413,7 @@ pub fn run(round: u32) -> Order {
         round,
         attempt: 1,
         cluster: Arc::new(Cluster::default()),
+        env: Default::default(),
     })
 }
 

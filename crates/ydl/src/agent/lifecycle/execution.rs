@@ -210,7 +210,7 @@ impl Agent {
 
     pub(super) fn start(&mut self, run: AttemptRun) {
         self.last_round = run.round;
-        let Run { task, attempt, round, .. } = &run;
+        let AttemptRun { task, attempt, round, .. } = &run;
         tracing::info!("starting {task}, attempt {attempt}, in round {round}");
         self.meter.begin();
         let spec = &self.submitted.spec;
