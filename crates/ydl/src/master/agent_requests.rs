@@ -8,7 +8,7 @@ mod forward;
 mod logs;
 
 use super::{agents::Agents, inbox::MasterResponse};
-use forward::ForwardPermits;
+use forward::ForwardLimit;
 pub(crate) use logs::LogReply;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{
@@ -27,7 +27,7 @@ pub(super) const REPLY_MAX: Duration = Duration::from_secs(8);
 pub(super) struct AgentRequests {
     pending: BTreeMap<u64, PendingAgentRequest>,
     next: u64,
-    forward_permits: ForwardPermits,
+    forward_limit: ForwardLimit,
 }
 
 #[derive(Debug)]

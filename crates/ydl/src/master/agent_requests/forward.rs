@@ -20,11 +20,11 @@ const PENDING_PER_AGENT_MAX: usize = 32;
 
 /// Permits of forwarded connections.
 #[derive(Debug)]
-pub(super) struct ForwardPermits(Arc<Semaphore>);
+pub(super) struct ForwardLimit(Arc<Semaphore>);
 
-impl Default for ForwardPermits {
-    fn default() -> ForwardPermits {
-        ForwardPermits(Arc::new(Semaphore::new(FORWARDS_MAX)))
+impl Default for ForwardLimit {
+    fn default() -> ForwardLimit {
+        ForwardLimit(Arc::new(Semaphore::new(FORWARDS_MAX)))
     }
 }
 
@@ -45,7 +45,7 @@ impl AgentRequests {
             let what = format!("too many pending connections to ports of `{task}`");
             return fail(respond_to, 503, &what);
         }
-        let Ok(permit) = Arc::clone(&self.forward_permits.0).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.forward_limit.0).try_acquire_owned() else {
             return fail(respond_to, 503, "too many connections to ports at once");
         };
         let pending = PendingAgentRequest {
