@@ -239,7 +239,7 @@ impl Follower {
         if let (HistoryKind::AttemptStarted { task, attempt, .. }, Some(_)) =
             (&event.kind, &self.remote_output)
         {
-            // Only an existing directory can be watched. Without it, all streams are polled once a second.
+            // Only an existing directory can be watched. Without it, this attempt would be read once a second only.
             let _ = fs::create_dir_all(self.job.dir.attempt_logs(task, *attempt));
         }
         match &event.kind {
@@ -265,7 +265,8 @@ impl Follower {
                 match &mut self.remote_output {
                     // The last lines are still being copied.
                     Some(remote_output) => {
-                        remote_output.follow(task, *attempt, &self.tails, &self.master)
+                        remote_output.follow(task, *attempt, &self.tails, &self.master);
+                        remote_output.end(task, *attempt);
                     }
                     None => self.tails.end(task, *attempt),
                 }

@@ -1,7 +1,7 @@
 //! Follows the output of a job's tasks.
 //!
-//! The kernel reports which directories changed, so idle tasks cost nothing. Without its notifications, all streams are
-//! polled ten times a second.
+//! The kernel reports which directories changed, so new output is read at once. As a fallback all streams are read once a
+//! second, or ten times a second without notifications.
 
 mod stream_tail;
 

@@ -35,7 +35,7 @@ const ATTEMPTS_MAX: usize = 100_000;
 pub(super) enum LogWriter {
     /// The agent may still write: its files stay open.
     Active,
-    /// The agent has exited: files that it left open are closed.
+    /// The attempt has ended: files that its agent left open are closed.
     Gone,
 }
 

@@ -9,7 +9,7 @@ use crate::client::live_logs;
 use hyper::body::Bytes;
 use std::{fs, io, path::Path, sync::Arc, time::Duration};
 use tokio::{
-    sync::Semaphore,
+    sync::{Semaphore, watch},
     time::{Instant, sleep},
 };
 use ydl_core::TaskId;
@@ -26,8 +26,9 @@ const WAIT: Duration = Duration::from_secs(15);
 const SHORT_WAIT: Duration = Duration::from_millis(200);
 /// Delay before a failed request is repeated.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// Failed requests, and responses without the file, after which the rest is copied from HDFS.
+/// Failed requests in a row after which HDFS is asked whether the attempt has ended.
 const FAILURES_MAX: u32 = 20;
+/// Responses without the file in a row after which HDFS is asked.
 const ABSENCES_MAX: u32 = 2;
 /// Maximum time until an attempt's last lines are in HDFS, once its agent no longer has them.
 const SHIPPING_MAX: Duration = Duration::from_secs(15);
@@ -51,21 +52,29 @@ impl Default for FollowPermits {
 
 impl Mirror {
     /// Follows the streams of an attempt until its end, and then copies the remainder. `client` returns a client for the
-    /// current master, which may move.
+    /// current master, which may move. `ended` becomes true when the history has the attempt's end: an unreachable master
+    /// or agent alone does not mean that the attempt has ended.
     pub(crate) async fn follow_attempt(
         self: Arc<Self>,
         task: TaskId,
         attempt: u32,
         streams: Vec<&'static str>,
         client: impl Fn() -> Arc<Client> + Send + Sync,
+        ended: watch::Receiver<bool>,
     ) -> (TaskId, u32) {
         let dir = self.dir.attempt_logs(&task, attempt);
         // Readers watch the directory before it has files.
         if fs::create_dir_all(&dir).is_ok() {
             let follow = |stream| self.follow_stream(&task, attempt, stream, &client);
-            match streams.as_slice() {
-                [one] => follow(one).await,
-                _ => drop(tokio::join!(follow("stdout"), follow("stderr"))),
+            loop {
+                match streams.as_slice() {
+                    [one] => follow(one).await,
+                    _ => drop(tokio::join!(follow("stdout"), follow("stderr"))),
+                }
+                if *ended.borrow() || self.is_recorded(&task, attempt).await {
+                    break;
+                }
+                sleep(RETRY_DELAY).await;
             }
             self.copy_remaining_logs(&task, attempt).await;
         }
@@ -170,17 +179,21 @@ impl Mirror {
         Ok(true)
     }
 
-    /// Copies the remaining output from HDFS, once it is complete there.
-    async fn copy_remaining_logs(&self, task: &TaskId, attempt: u32) {
+    /// Returns true if an attempt's logs are complete in HDFS.
+    async fn is_recorded(&self, task: &TaskId, attempt: u32) -> bool {
         let record = format!("{}/{RECORD}", self.layout.attempt_logs(task, attempt));
+        let entry = self.hdfs.stat(&record, Instant::now() + SHIPPING_MAX).await;
+        matches!(entry, Ok(Some(_)))
+    }
+
+    /// Copies the remaining output of an ended attempt from HDFS, once it is complete there.
+    async fn copy_remaining_logs(&self, task: &TaskId, attempt: u32) {
         let end = Instant::now() + SHIPPING_MAX;
         loop {
             let Ok(permit) = self.permits.copies.acquire().await else {
                 return;
             };
-            let record_entry = self.hdfs.stat(&record, Instant::now() + SHIPPING_MAX).await;
-            let is_complete = matches!(record_entry, Ok(Some(_)));
-            if is_complete || Instant::now() > end {
+            if self.is_recorded(task, attempt).await || Instant::now() > end {
                 // After a failure, the logs are copied when the job has ended.
                 let _ = self.copy_attempt(task, attempt, LogWriter::Gone, None).await;
                 return;

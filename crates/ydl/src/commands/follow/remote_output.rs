@@ -2,8 +2,8 @@
 
 use super::super::log_tails::LogTails;
 use crate::client::{master_client::MasterClient, mirror::Mirror};
-use std::{collections::BTreeSet, sync::Arc};
-use tokio::task::JoinSet;
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::{sync::watch, task::JoinSet};
 use ydl_core::TaskId;
 
 /// Running copies of the output of a job on a cluster.
@@ -11,12 +11,13 @@ use ydl_core::TaskId;
 pub(crate) struct RemoteOutput {
     pub mirror: Arc<Mirror>,
     copies: JoinSet<(TaskId, u32)>,
-    started: BTreeSet<(TaskId, u32)>,
+    /// Followed attempts, and whether they have ended.
+    followed: BTreeMap<(TaskId, u32), watch::Sender<bool>>,
 }
 
 impl RemoteOutput {
     pub(crate) fn new(mirror: Arc<Mirror>) -> RemoteOutput {
-        RemoteOutput { mirror, copies: JoinSet::new(), started: BTreeSet::new() }
+        RemoteOutput { mirror, copies: JoinSet::new(), followed: BTreeMap::new() }
     }
 
     /// Starts copying the selected streams of an attempt, once.
@@ -28,13 +29,23 @@ impl RemoteOutput {
         master: &Arc<MasterClient>,
     ) {
         let streams = tails.streams(task, attempt);
-        if streams.is_empty() || !self.started.insert((task.clone(), attempt)) {
+        let id = (task.clone(), attempt);
+        if streams.is_empty() || self.followed.contains_key(&id) {
             return;
         }
+        let (ended, is_ended) = watch::channel(false);
+        self.followed.insert(id, ended);
         let (mirror, master) = (self.mirror.clone(), master.clone());
         let client = move || master.client();
-        let copying = mirror.follow_attempt(task.clone(), attempt, streams, client);
+        let copying = mirror.follow_attempt(task.clone(), attempt, streams, client, is_ended);
         self.copies.spawn(copying);
+    }
+
+    /// Ends following an attempt whose end is in the history. What its agent no longer has is copied from HDFS.
+    pub(super) fn end(&mut self, task: &TaskId, attempt: u32) {
+        if let Some(ended) = self.followed.get(&(task.clone(), attempt)) {
+            ended.send_replace(true);
+        }
     }
 
     /// Waits until an attempt has been copied completely, and returns it.

@@ -2,7 +2,12 @@
 
 mod moments;
 
-use std::{collections::BTreeSet, fs, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader},
+    time::Duration,
+};
 use testbed::{File, Lease, Options};
 use yarn_native::types::{AttemptState, FinalStatus};
 use ydl_testkit::yarn::{
@@ -95,6 +100,29 @@ fn a_terminated_master_is_replaced() {
         "{:?}",
         job.master_attempts()
     );
+}
+
+#[test]
+fn output_is_followed_while_masters_are_replaced() {
+    let cluster = &*shared_cluster();
+    let script = "echo 1; for n in 2 3 4; do until [ -e $SHARED/line.$n ]; do sleep 0.1; done; echo $n; done; \
+                  until [ -e $SHARED/go ]; do sleep 0.1; done";
+    let job = ClusterJob::submit(cluster, 1, script, SMALL, "");
+    let mut follower = job.workspace.start(&["logs", "-f", &job.id, "worker:0"]);
+    let mut lines = BufReader::new(follower.stdout.take().expect("a pipe")).lines();
+    let mut next_line = || lines.next().expect("a line").expect("text");
+    assert_eq!(next_line(), "1");
+    // The program runs until after the last line, so each line was printed live.
+    for attempt in 1..=3 {
+        job.kill_master(attempt);
+        job.wait_led_by(attempt + 1);
+        let n = (attempt + 1).to_string();
+        fs::write(job.file(&format!("line.{n}")), "").expect("a file");
+        assert_eq!(next_line(), n);
+    }
+    job.release();
+    job.assert_succeeded();
+    assert!(follower.wait().expect("an end").success());
 }
 
 #[test]
