@@ -258,6 +258,7 @@ mod tests {
             }
             let needs = match key.path {
                 "roles.*.memory_growth.percent" => "roles.worker.memory_growth.max=8 GiB",
+                "roles.*.placement.strict" => "roles.worker.placement.nodes=[node1]",
                 "files.*.unpack" => "files.worker.source=data.zip",
                 "files.*.ignore" => "files.worker.source=venv",
                 "environment.interpreter" => "environment.path=venv",
