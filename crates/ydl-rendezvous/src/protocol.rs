@@ -9,8 +9,8 @@
 //! If a message calls [`Effects::persist`], it is written to the journal before any of its actions runs. A new master
 //! replays the journal in order and continues with new messages. Hence these rules:
 //! * Persist a message if a later response on any link can depend on it: a key that is set, a number that is assigned,
-//!   a handshake that determines how the rest of the link is parsed. Reads and waits are not persisted: a client that
-//!   waits repeats its request.
+//!   a handshake that determines how the rest of the link is parsed. Reads and waits are not persisted: the
+//!   agent still has their bytes and sends them again.
 //! * Actions depend only on persisted messages and on the message itself, never on the clock, randomness, the order of
 //!   a hash map or the number of an accepted link. Persist an open or a close too if its position matters.
 //! * A notification that must be repeated until it takes effect is a [`RetryTimer`]. The runner has the clock and

@@ -141,9 +141,9 @@ impl Job {
             Verdict::Retry(after, counted) => {
                 self.grow_memory(key, &ending, out);
                 let at = self.now + after;
-                let peers_continue = self.peers_continue(key);
+                let is_outside = self.is_outside_running_round(key);
                 self.release(key, NextStep::Retry { at }, fate, false, out);
-                if peers_continue {
+                if is_outside {
                     self.restart_exonerated(exonerated, out);
                     return;
                 }
@@ -275,7 +275,7 @@ impl Job {
 
     /// Returns true if a restart of the task does not affect its peers: their round has not
     /// started, or its program was never part of it.
-    fn peers_continue(&self, key: TaskKey) -> bool {
+    fn is_outside_running_round(&self, key: TaskKey) -> bool {
         let task = self.task(key);
         match &task.phase {
             Phase::Launching { .. }
@@ -292,7 +292,8 @@ impl Job {
         }
     }
 
-    /// Restarts the peers of a task, or continues without it.
+    /// Applies the restart scope to the peers of a task, or continues without it; with scope `task`
+    /// nothing happens to them.
     pub(super) fn restart_others(
         &mut self,
         key: TaskKey,
@@ -305,7 +306,7 @@ impl Job {
         }
     }
 
-    /// Restarts every task in the restart scope of a task.
+    /// Applies the restart scope of a task to its peers; with scope `task` nothing happens to them.
     pub(super) fn restart_scope(
         &mut self,
         key: TaskKey,

@@ -61,7 +61,8 @@ impl Job {
         }
     }
 
-    /// Releases the container of a task as far as its state is known, and advances the task.
+    /// Orders a live agent to stop. Otherwise releases the container, unless it has ended, and
+    /// advances the task once no program can run there.
     pub(super) fn release(
         &mut self,
         key: TaskKey,
@@ -113,7 +114,7 @@ impl Job {
         last_report + (heartbeat + d.grace + d.stop)
     }
 
-    /// Advances a task that has no container any more.
+    /// Moves the task to its next phase; its container is no longer held afterwards.
     pub(super) fn advance(&mut self, key: TaskKey, then: NextStep, out: &mut Vec<Action>) {
         match then {
             NextStep::Retry { at } if self.stage == Stage::Active => {

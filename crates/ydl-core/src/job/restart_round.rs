@@ -9,8 +9,8 @@ use crate::{
 use alloc::vec::Vec;
 
 impl Job {
-    /// Restarts every task of a role, or of the job if `role` is `None`: in its container if that
-    /// is healthy, and in a new one otherwise.
+    /// Restarts every task of a role, or of the job if `role` is `None`. A task with a container
+    /// keeps it unless it is being given back; a succeeded one asks again.
     pub(super) fn restart_round(
         &mut self,
         role: Option<usize>,

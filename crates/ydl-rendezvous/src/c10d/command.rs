@@ -8,11 +8,11 @@ pub(super) enum Dialect {
     /// torch 2.2 and later. Starts with a VALIDATE command.
     Validated,
     /// torch 2.1 or earlier, not yet known to be one of the next two.
-    Legacy,
+    BeforeTorch22,
     /// torch 2.1.
-    Extended,
+    Torch21,
     /// torch 2.0 and earlier.
-    Watching,
+    Torch20,
 }
 
 /// A complete command.
@@ -106,7 +106,7 @@ pub(super) fn parse(
             (C10dOpcode::Validate, Dialect::Validated)
         }
         // Legacy watches use a separate link, which carries no other command.
-        None => legacy(Dialect::Legacy, bytes, C10dOpcode::Watch)?,
+        None => legacy(Dialect::BeforeTorch22, bytes, C10dOpcode::Watch)?,
     };
     Ok(DecodedCommand { command: arguments(opcode, &mut reader)?, dialect, length: reader.at() })
 }
@@ -131,27 +131,27 @@ fn legacy(
     bytes: &[u8],
     opcode_7: C10dOpcode,
 ) -> Result<(C10dOpcode, Dialect), C10dParseError> {
-    use Dialect::{Extended, Watching};
+    use Dialect::{Torch20, Torch21};
     let mut reader = C10dReader::new(bytes);
     let number = reader.byte()?;
     let same = |number: u8| OPCODES[usize::from(number) + 1];
     Ok(match (dialect, number) {
         (_, 0..=6) => (same(number), dialect),
-        (Watching, 7) => (C10dOpcode::Watch, Watching),
-        (Watching, 8) => (C10dOpcode::Delete, Watching),
-        (Extended, 7..=11) => (same(number), Extended),
-        (Dialect::Legacy, 7) => match opcode_7 {
-            C10dOpcode::Watch => (C10dOpcode::Watch, Watching),
-            opcode => (opcode, Extended),
+        (Torch20, 7) => (C10dOpcode::Watch, Torch20),
+        (Torch20, 8) => (C10dOpcode::Delete, Torch20),
+        (Torch21, 7..=11) => (same(number), Torch21),
+        (Dialect::BeforeTorch22, 7) => match opcode_7 {
+            C10dOpcode::Watch => (C10dOpcode::Watch, Torch20),
+            opcode => (opcode, Torch21),
         },
-        (Dialect::Legacy, 8) => {
+        (Dialect::BeforeTorch22, 8) => {
             reader.key()?;
             match bytes.len() > reader.at() {
-                true => (C10dOpcode::Append, Extended),
-                false => (C10dOpcode::Delete, Watching),
+                true => (C10dOpcode::Append, Torch21),
+                false => (C10dOpcode::Delete, Torch20),
             }
         }
-        (Dialect::Legacy, 9..=11) => (same(number), Extended),
+        (Dialect::BeforeTorch22, 9..=11) => (same(number), Torch21),
         _ => return Err(unknown(number)),
     })
 }

@@ -61,7 +61,7 @@ pub enum ServerFrame {
     Close(ConnId, Seq),
     /// Asks the agent to connect to a port of the program.
     Dial(ConnId, u16),
-    /// Acknowledges that all bytes before this offset are persisted.
+    /// The agent may drop bytes before this offset: every message there is journaled or was answered.
     Ack(ConnId, u64),
     /// Releases the state of a closed connection.
     Release(ConnId),

@@ -85,10 +85,10 @@ impl LinkServer {
         let mut output = LinkOutput::default();
         match record {
             LinkRecord::Opened(peer, conn) => {
-                self.link(&peer, conn, &mut output);
+                self.find_or_open(&peer, conn, &mut output);
             }
             LinkRecord::Message(peer, conn, offset, bytes) => {
-                let Some(link) = self.link(&peer, conn, &mut output) else {
+                let Some(link) = self.find_or_open(&peer, conn, &mut output) else {
                     return;
                 };
                 if let Some(state) = self.links.get_mut(&link) {
@@ -117,7 +117,7 @@ impl LinkServer {
         match frame {
             ClientFrame::Attach(all) => self.attach(peer, &all, &mut output),
             ClientFrame::Open(conn) => {
-                if self.link(peer, conn, &mut output).is_none() {
+                if self.find_or_open(peer, conn, &mut output).is_none() {
                     output.send(peer, ServerFrame::Release(conn));
                 }
             }

@@ -1,4 +1,4 @@
-//! Output of programs in the log directory of a YARN container.
+//! Programs' output (not the agent's own log) in the log directory of a YARN container.
 //!
 //! A node shows and aggregates the regular files of this directory by name, without subdirectories. So segments are
 //! stored there, and the attempt's log directory has symbolic links to them: the disk holds them once, also if local

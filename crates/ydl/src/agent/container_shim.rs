@@ -18,7 +18,7 @@ use ydl_os::{children, spawn};
 pub(super) struct ShimConnection {
     pub(super) socket: UnixStream,
     /// The docker command, which lasts as long as the container; without a container, the shim itself.
-    pub(super) command: Child,
+    pub(super) process: Child,
     /// Pid of the shim on the host, if it is in a container and known.
     pub(super) pid: Option<u32>,
 }
@@ -51,7 +51,7 @@ pub(super) async fn start(
             let (socket, _) = accepted.map_err(shim_error("talk to"))?;
             let pid = socket.peer_cred().ok().and_then(|peer| peer.pid());
             let pid = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
-            let inside = ShimConnection { socket, command: child, pid };
+            let inside = ShimConnection { socket, process: child, pid };
             Ok((inside, capture))
         }
         Err(ended) => {

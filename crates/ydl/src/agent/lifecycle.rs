@@ -89,7 +89,7 @@ pub(super) struct Agent {
     /// Never together with `running`.
     starting: Option<StartingProgram>,
     running: Option<RunningProgram>,
-    /// Newest round whose program has run here.
+    /// Newest round whose start was attempted here.
     last_round: u32,
     output_upload: Option<oneshot::Receiver<Option<String>>>,
     outputs_uploaded: bool,
@@ -358,7 +358,7 @@ impl Agent {
                 if self.is_busy() {
                     self.stop_program(grace);
                 } else if self.output_upload.is_none() && !self.outputs_uploaded {
-                    self.upload_outputs(upload);
+                    self.finish(upload);
                 }
             }
         }

@@ -119,7 +119,7 @@ impl Program {
                 (connection.map_err(|(what, error)| shim_error(what)(error))?, capture)
             }
         };
-        let ShimConnection { socket, command: mut shim, pid: shim_host_pid } = connection;
+        let ShimConnection { socket, process: mut shim, pid: shim_host_pid } = connection;
         let (mut reader, mut writer) = socket.into_split();
         let exchange = async {
             writer.write_all(&shim_protocol::frame(&start, START_BYTES_MAX)?).await?;
@@ -331,8 +331,8 @@ fn start_local(
     // Keeps signals to the agent's group away from the shim, which has to clean up after it.
     spawn::own_session(command.as_std_mut());
     // The command is dropped here: it holds the other ends of socket and pipes, which must close when the shim exits.
-    let command = children::spawn(&mut command).map_err(|error| ("start", error))?;
-    Ok(ShimConnection { socket, command, pid: None })
+    let process = children::spawn(&mut command).map_err(|error| ("start", error))?;
+    Ok(ShimConnection { socket, process, pid: None })
 }
 
 async fn sleep_until_some(deadline: Option<Instant>) {

@@ -75,7 +75,7 @@ impl Agents {
         }
     }
 
-    /// Answers an agent at once if its order or its tokens are outdated, otherwise when they change.
+    /// Keeps the sync, and answers it at once if the agent's order or tokens are outdated.
     pub(super) fn respond(
         &mut self,
         container: &ContainerId,

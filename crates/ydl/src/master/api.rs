@@ -168,7 +168,7 @@ pub(super) async fn respond(
 }
 
 /// Pending request of an agent. When it is dropped unanswered, the agent has disconnected, which hints that its
-/// container exited.
+/// container exited; or the agent has news and sends a new request, and the early poll is harmless.
 struct PendingSync(Option<mpsc::Sender<Envelope>>);
 
 impl Drop for PendingSync {
@@ -247,15 +247,15 @@ fn parse_request(
         (&Method::POST | &Method::GET, ["links"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
             let round = number("round", 0)?.try_into();
-            let at = SessionId {
+            let session = SessionId {
                 round: round.map_err(|_| bad("invalid `round`"))?,
                 number: number("session", 0)?,
             };
             match head.method {
-                Method::GET => MasterRequest::ListenLinks { container, at },
+                Method::GET => MasterRequest::ListenLinks { container, session },
                 _ => MasterRequest::Links {
                     container,
-                    at,
+                    session,
                     frames: decode_all(&body).map_err(|error| bad(error.to_string()))?,
                 },
             }

@@ -1,8 +1,10 @@
 //! Event loop around the core, with one bounded inbox.
 //!
 //! It makes no decisions. It feeds events to the core, journals them, and performs the core's actions only
-//! once the journal is flushed. Responses that depend on the journal wait in the outbox for that; those of
-//! reads (logs, views, history) do not.
+//! once the journal is flushed. Responses that depend on the journal wait in the outbox for that. Those of
+//! logs, views and history are not put in the outbox. But the loop handles nothing during a flush, history
+//! shows an event only after it is flushed, and a log read needs a sync of the agent, which goes through the
+//! outbox.
 
 mod requests;
 mod status;
@@ -204,10 +206,10 @@ impl<B: Backend, D: Journal> Master<B, D> {
                     // The requester may have disconnected.
                     let _ = to.send(response);
                 }
-                Effect::FramesDurable { task, number, respond_to } => {
+                Effect::AnswerLinksPost { task, number, respond_to } => {
                     responses.push((task, number, respond_to))
                 }
-                Effect::ReportsDurable { container, versions, respond_to, durable } => {
+                Effect::AnswerSync { container, versions, respond_to, durable } => {
                     durable.set();
                     self.agents.respond(&container, versions, respond_to, &self.job);
                     self.agent_requests.on_poll(
@@ -279,8 +281,8 @@ impl<B: Backend, D: Journal> Master<B, D> {
         }
     }
 
-    /// Handles missed heartbeats, unacknowledged frames, waiters that disconnected, metrics of finished attempts, and
-    /// the status of the job.
+    /// Handles missed heartbeats, due retry timers of the protocol, waiters that disconnected, metrics of finished
+    /// attempts, and the status of the job.
     fn check(&mut self) {
         let now = Instant::now();
         let again = self.links.retry_due(now);

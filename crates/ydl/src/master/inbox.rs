@@ -155,7 +155,7 @@ pub enum MasterRequest {
         /// Container of the agent.
         container: ContainerId,
         /// Session of the agent.
-        at: super::links::SessionId,
+        session: super::links::SessionId,
         /// Frames of the program.
         frames: Vec<ClientFrame>,
     },
@@ -164,7 +164,7 @@ pub enum MasterRequest {
         /// Container of the agent.
         container: ContainerId,
         /// Session of the agent.
-        at: super::links::SessionId,
+        session: super::links::SessionId,
     },
     /// An agent responds to a log request.
     LogReply {

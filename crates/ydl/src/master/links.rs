@@ -100,10 +100,10 @@ impl RendezvousLinks {
         &mut self,
         job: &Job,
         container: &ContainerId,
-        at: SessionId,
+        session_id: SessionId,
         frames: Vec<ClientFrame>,
     ) -> Result<(Vec<LinkRecord>, Vec<OutgoingFrame>), Reply> {
-        let run = job.run_in(container).filter(|run| run.round == at.round);
+        let run = job.run_in(container).filter(|run| run.round == session_id.round);
         let run = run.ok_or_else(round_over)?;
         let peer = peer(&run);
         // A sidecar is in no round, whatever round it was started in.
@@ -113,23 +113,23 @@ impl RendezvousLinks {
         }
         if let Some(ClientFrame::Attach(_)) = frames.first() {
             if let Some(session) = self.sessions.get(&peer.task)
-                && (&session.container, session.round) == (container, at.round)
-                && at.number < session.number
+                && (&session.container, session.round) == (container, session_id.round)
+                && session_id.number < session.number
             {
                 // The agent replaced this session by a newer one, which this frame would end.
                 return Err(unknown_session());
             }
             let session = AgentSession {
                 container: container.clone(),
-                round: at.round,
-                number: at.number,
+                round: session_id.round,
+                number: session_id.number,
                 pending: Vec::new(),
                 sent: 0,
                 waiter: None,
             };
             self.sessions.insert(peer.task.clone(), session);
         }
-        self.session(&peer.task, container, at)?;
+        self.session(&peer.task, container, session_id)?;
         let (mut records, mut frames_out) = (Vec::new(), Vec::new());
         for frame in frames {
             let Some(server) = &mut self.server else { break };
@@ -169,13 +169,13 @@ impl RendezvousLinks {
         &mut self,
         job: &Job,
         container: &ContainerId,
-        at: SessionId,
+        session_id: SessionId,
         respond_to: oneshot::Sender<MasterResponse>,
     ) -> Result<(), (oneshot::Sender<MasterResponse>, Reply)> {
         let Some(task) = job.task_in_container(container) else {
             return Err((respond_to, round_over()));
         };
-        match self.session(&task, container, at) {
+        match self.session(&task, container, session_id) {
             Ok(session) => {
                 session.waiter = Some(respond_to);
                 session.flush();
@@ -254,11 +254,13 @@ impl RendezvousLinks {
         &mut self,
         task: &TaskId,
         container: &ContainerId,
-        at: SessionId,
+        session_id: SessionId,
     ) -> Result<&mut AgentSession, Reply> {
         let session = self.sessions.get_mut(task);
         session
-            .filter(|session| session.number == at.number && session.container == *container)
+            .filter(|session| {
+                session.number == session_id.number && session.container == *container
+            })
             .ok_or_else(unknown_session)
     }
 

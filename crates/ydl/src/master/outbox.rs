@@ -13,19 +13,19 @@ use ydl_core::{Action, ContainerId, TaskId};
 pub(super) enum Effect {
     /// Action of the core.
     Act(Action),
-    /// Frame for an agent's program.
+    /// Frame for an agent.
     Send(OutgoingFrame),
     /// Response to a request.
     Respond(oneshot::Sender<MasterResponse>, MasterResponse),
     /// Answers the POST of an agent, once its frames are durable, with the frames that wait for it.
-    FramesDurable {
+    AnswerLinksPost {
         task: TaskId,
         /// Number of the agent's session.
         number: u64,
         respond_to: oneshot::Sender<MasterResponse>,
     },
     /// Answers the sync of an agent, once its reports are durable, with its order, which is read when this is performed.
-    ReportsDurable {
+    AnswerSync {
         container: ContainerId,
         versions: AgentVersions,
         respond_to: oneshot::Sender<MasterResponse>,

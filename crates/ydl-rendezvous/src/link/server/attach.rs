@@ -12,7 +12,7 @@ use crate::{
 
 impl LinkServer {
     /// Returns the link of a connection. Opens it if it is new.
-    pub(super) fn link(
+    pub(super) fn find_or_open(
         &mut self,
         peer: &Peer,
         conn: ConnId,
@@ -66,7 +66,7 @@ impl LinkServer {
         }
         for one in all {
             let mut opening = LinkOutput::default();
-            let Some(link) = self.link(peer, one.conn, &mut opening) else {
+            let Some(link) = self.find_or_open(peer, one.conn, &mut opening) else {
                 output.rejected.append(&mut opening.rejected);
                 output.send(peer, ServerFrame::Release(one.conn));
                 continue;
@@ -88,11 +88,17 @@ impl LinkServer {
     }
 
     /// Resends the unacknowledged output of a link and reports its persisted input.
-    fn resume(&mut self, link: LinkId, peer: &Peer, at: &ConnState, output: &mut LinkOutput) {
+    fn resume(
+        &mut self,
+        link: LinkId,
+        peer: &Peer,
+        conn_state: &ConnState,
+        output: &mut LinkOutput,
+    ) {
         let Some(state) = self.links.get_mut(&link) else {
             return;
         };
-        let acked = state.ack(at.acked);
+        let acked = state.ack(conn_state.acked);
         self.subtract_unacked(&peer.task, acked);
         let Some(state) = self.links.get_mut(&link) else {
             return;
@@ -102,21 +108,21 @@ impl LinkServer {
                 output.send(peer, state.frame(*seq, item));
             }
             if state.unacked.is_empty() {
-                output.send(peer, ServerFrame::Release(at.conn));
+                output.send(peer, ServerFrame::Release(conn_state.conn));
                 self.remove(link);
             }
             return;
         }
         // An earlier master answered these reads; they are not in the journal.
-        if at.acked.consumed > state.consumed {
-            state.skip_to(at.acked.consumed);
+        if conn_state.acked.consumed > state.consumed {
+            state.skip_to(conn_state.acked.consumed);
         }
-        if state.received() < at.buffered_from {
+        if state.received() < conn_state.buffered_from {
             let why = Rejection::new("bytes acknowledged by an earlier master are lost");
             self.reject(link, why, output);
             return;
         }
-        output.send(peer, ServerFrame::Ack(at.conn, state.persisted));
+        output.send(peer, ServerFrame::Ack(conn_state.conn, state.persisted));
         for (seq, item) in &state.unacked {
             output.send(peer, state.frame(*seq, item));
         }

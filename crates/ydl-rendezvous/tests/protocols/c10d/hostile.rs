@@ -19,8 +19,8 @@ const SMALL: C10dLimits = C10dLimits { stored_bytes: 4096, wait_bytes: 2048, res
 fn dialect(number: u64) -> TestDialect {
     match number {
         1..=3 => TestDialect::New,
-        4 => TestDialect::Extended,
-        _ => TestDialect::Watching,
+        4 => TestDialect::Torch21,
+        _ => TestDialect::Torch20,
     }
 }
 
@@ -28,8 +28,8 @@ fn dialect(number: u64) -> TestDialect {
 fn hello(number: u64) -> Vec<u8> {
     match dialect(number) {
         TestDialect::New => command(TestDialect::New, "validate"),
-        TestDialect::Extended => command(TestDialect::Extended, "cancel"),
-        TestDialect::Watching => command(TestDialect::Watching, "delete a"),
+        TestDialect::Torch21 => command(TestDialect::Torch21, "cancel"),
+        TestDialect::Torch20 => command(TestDialect::Torch20, "delete a"),
     }
 }
 
@@ -64,8 +64,8 @@ fn any_command(rng: &mut Rng, number: u64) -> Vec<u8> {
     ];
     let all: Vec<String> = match dialect(number) {
         TestDialect::New => old.into_iter().chain(extended).chain(new).collect(),
-        TestDialect::Extended => old.into_iter().chain(extended).collect(),
-        TestDialect::Watching => old.into(),
+        TestDialect::Torch21 => old.into_iter().chain(extended).collect(),
+        TestDialect::Torch20 => old.into(),
     };
     command(dialect(number), &all[rng.below(all.len())])
 }
@@ -290,11 +290,11 @@ fn the_end_of_a_persisted_wait_is_persisted() {
         let mut runner = ProtocolRunner::new(C10dStore::default());
         runner.open(link(1), 1);
         runner.open(link(5), 5);
-        runner.feed(link(5), &command(TestDialect::Watching, "wait a"));
+        runner.feed(link(5), &command(TestDialect::Torch20, "wait a"));
         match end {
             "close" => drop(runner.close(link(5))),
             "nonsense" => drop(runner.feed(link(5), &[99])),
-            words => drop(runner.feed(link(5), &command(TestDialect::Watching, words))),
+            words => drop(runner.feed(link(5), &command(TestDialect::Torch20, words))),
         }
         runner.feed(link(1), &command(TestDialect::New, "validate"));
         runner.feed(link(1), &command(TestDialect::New, "set a 1"));
@@ -455,7 +455,7 @@ fn watchers_that_cannot_be_notified_are_closed() {
     let mut runner = opened(SMALL);
     for number in 11..=13 {
         runner.open(link(number), 1);
-        runner.feed(link(number), &command(TestDialect::Watching, "watch a"));
+        runner.feed(link(number), &command(TestDialect::Torch20, "watch a"));
     }
     let set = format!("set a {}", "x".repeat(200));
     let actions = runner.feed(link(1), &command(TestDialect::New, &set));

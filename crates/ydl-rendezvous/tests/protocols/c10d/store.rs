@@ -44,8 +44,8 @@ fn run(runner: &mut ProtocolRunner<C10dStore>, script: &str) -> String {
         let number: u64 = number.parse().expect("the number of a link");
         let dialect = match number {
             1..=4 => TestDialect::New,
-            5..=6 => TestDialect::Extended,
-            _ => TestDialect::Watching,
+            5..=6 => TestDialect::Torch21,
+            _ => TestDialect::Torch20,
         };
         if words == "close" {
             all += &format_actions(&runner.close(link(number)));

@@ -10,9 +10,9 @@ pub enum TestDialect {
     /// torch 2.2 and later.
     New,
     /// torch 2.1.
-    Extended,
+    Torch21,
     /// torch 2.0 and earlier.
-    Watching,
+    Torch20,
 }
 
 fn text(text: &str) -> Vec<u8> {
@@ -60,10 +60,10 @@ pub fn command(dialect: TestDialect, words: &str) -> Vec<u8> {
         other => panic!("unknown command `{other}`"),
     };
     let number = match (dialect, *name) {
-        (TestDialect::Watching, "watch") => 7,
-        (TestDialect::Watching, "delete") => 8,
+        (TestDialect::Torch20, "watch") => 7,
+        (TestDialect::Torch20, "delete") => 8,
         (TestDialect::New, _) => new,
-        (TestDialect::Extended | TestDialect::Watching, _) => new - 1,
+        (TestDialect::Torch21 | TestDialect::Torch20, _) => new - 1,
     };
     [vec![number], arguments].concat()
 }

@@ -99,8 +99,9 @@ pub(super) fn exit_timeout(timeouts: &Timeouts) -> Duration {
 }
 
 impl Agent {
-    /// Copies the outputs outside the loop: it may take minutes, and the heartbeat must continue.
-    pub(super) fn upload_outputs(&mut self, wanted: bool) {
+    /// Waits for the last logs and checkpoints, and uploads outputs if wanted; then `Stopped` is reported. Runs outside the
+    /// loop: it may take minutes, and the heartbeat must continue.
+    pub(super) fn finish(&mut self, wanted: bool) {
         let (done, saving) = oneshot::channel();
         self.output_upload = Some(saving);
         let outputs = match (&self.order, wanted) {

@@ -86,9 +86,9 @@ pub struct YarnBackend {
     /// Granted containers that are neither launched nor released.
     granted: BTreeMap<ContainerId, Container>,
     asks: Asks,
-    /// Set when a grant was used or released: the last heartbeat seen by then. The RM client has already subtracted
-    /// the grant, so `next` sends the asks again even if they are unchanged.
-    unsent: Option<ReplyCount>,
+    /// Last heartbeat seen when a grant was used or released, if `next` must send the asks again. The RM client already
+    /// subtracted these grants. Send the asks again, even if unchanged, or it would ask for too few.
+    resend_asks: Option<ReplyCount>,
     gpus: GpuAsks,
     logs: String,
     final_tracking_url: String,
@@ -117,7 +117,7 @@ impl YarnBackend {
             seen: ReplyCount(0),
             granted: BTreeMap::new(),
             asks: Asks::default(),
-            unsent: None,
+            resend_asks: None,
             gpus: GpuAsks::of(&setup.spec),
             logs: format!("{}/logs", setup.staged.dir),
             final_tracking_url: setup.final_tracking_url.clone(),
@@ -145,14 +145,14 @@ impl YarnBackend {
     /// Removes a container from the unused grants.
     fn take_granted(&mut self, container: &ContainerId) -> Option<Container> {
         let granted = self.granted.remove(container)?;
-        self.unsent = Some(self.seen);
+        self.resend_asks = Some(self.seen);
         Some(granted)
     }
 }
 
 impl Backend for YarnBackend {
     fn set_asks(&mut self, asks: Asks) {
-        self.unsent = None;
+        self.resend_asks = None;
         let asks = self.gpus.filter(asks);
         self.asks = asks.clone();
         self.command(Command::SetAsks(asks, self.seen));
@@ -191,7 +191,7 @@ impl Backend for YarnBackend {
     }
 
     async fn next(&mut self) -> Result<Event, Fenced> {
-        if let Some(seen) = self.unsent.take() {
+        if let Some(seen) = self.resend_asks.take() {
             self.command(Command::SetAsks(self.asks.clone(), seen));
         }
         loop {

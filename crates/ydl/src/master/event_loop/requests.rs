@@ -76,11 +76,11 @@ impl<B: Backend, D: Journal> Master<B, D> {
                 let reply = self.agent_requests.on_forward_reply(&container, id, failed);
                 self.outbox.respond(respond_to, reply);
             }
-            MasterRequest::Links { container, at, frames } => {
-                self.on_links(&container, at, frames, respond_to)
+            MasterRequest::Links { container, session, frames } => {
+                self.on_links(&container, session, frames, respond_to)
             }
-            MasterRequest::ListenLinks { container, at } => {
-                let listening = self.links.listen(&self.job, &container, at, respond_to);
+            MasterRequest::ListenLinks { container, session } => {
+                let listening = self.links.listen(&self.job, &container, session, respond_to);
                 if let Err((respond_to, rejected)) = listening {
                     self.outbox.respond(respond_to, rejected);
                 }
@@ -156,7 +156,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
                 }
             });
         }
-        self.outbox.push(Effect::ReportsDurable {
+        self.outbox.push(Effect::AnswerSync {
             container,
             versions: AgentVersions {
                 order: sync.order,
@@ -171,17 +171,17 @@ impl<B: Backend, D: Journal> Master<B, D> {
     fn on_links(
         &mut self,
         container: &ContainerId,
-        at: SessionId,
+        session: SessionId,
         frames: Vec<ClientFrame>,
         respond_to: oneshot::Sender<MasterResponse>,
     ) {
-        match self.links.receive(&self.job, container, at, frames) {
+        match self.links.receive(&self.job, container, session, frames) {
             Ok(output) => {
                 self.append_and_queue(output);
                 match self.job.task_in_container(container) {
-                    Some(task) => self.outbox.push(Effect::FramesDurable {
+                    Some(task) => self.outbox.push(Effect::AnswerLinksPost {
                         task,
-                        number: at.number,
+                        number: session.number,
                         respond_to,
                     }),
                     None => self.outbox.respond(respond_to, Reply::empty()),

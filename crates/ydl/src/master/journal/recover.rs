@@ -123,13 +123,15 @@ pub async fn recover(
         let whole = with_retries(end, whole).await?;
         bytes += whole.len() as u64;
         // Records that an earlier file contained are skipped.
-        let again = count - before;
+        let already_replayed = count - before;
         let (mut at, mut error) = (0, None);
         let tail = format::scan(Path::new(&file), &whole[..], |payload| {
-            // The first record is the beginning of the part.
+            // The first record is the part's header.
             let record = u64::checked_sub(at, 1);
             at += 1;
-            if record.is_some_and(|record| (again..limit).contains(&record)) && error.is_none() {
+            if record.is_some_and(|record| (already_replayed..limit).contains(&record))
+                && error.is_none()
+            {
                 count += 1;
                 error = apply_payload(replay, payload).err();
             }
