@@ -60,7 +60,8 @@ fn agent(container: &str) -> i32 {
     let variable = format!("CONTAINER_ID={container}");
     let mut agents = pids.filter(|pid| {
         let variables = String::from_utf8_lossy(&read(*pid, "environ")).into_owned();
-        read(*pid, "cmdline") == b"./ydl\0agent\0" && variables.split('\0').any(|it| it == variable)
+        read(*pid, "cmdline").starts_with(b"./ydl\0agent\0")
+            && variables.split('\0').any(|it| it == variable)
     });
     agents.next().expect("an agent")
 }

@@ -79,7 +79,8 @@ else:
     app.set_progress(0.5)
     with app.kv.events(key="address.server_0", event_type="delete") as events:
         app.kill_container("server_0")
-        print("deleted", events.get(timeout=120).key)
+        # The end of the job stops this program, too, before it could write a buffer.
+        print("deleted", events.get(timeout=120).key, flush=True)
     app.shutdown("SUCCEEDED")
 "#;
 

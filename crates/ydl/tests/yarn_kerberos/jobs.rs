@@ -322,7 +322,7 @@ fn a_proxy_user_submits_for_others_if_the_cluster_allows_it() {
     bob.write("job.yaml", "roles: {worker: {shell: 'true'}}\n");
     let ran = for_alice(&bob, &["submit", "job.yaml"]);
     refused(&ran, "not allowed to impersonate alice");
-    assert!(ran.stderr.contains("hint: `HADOOP_PROXY_USER` is set"), "{ran:?}");
+    assert!(ran.stderr.contains("hint: unset `HADOOP_PROXY_USER`"), "{ran:?}");
 }
 
 #[test]

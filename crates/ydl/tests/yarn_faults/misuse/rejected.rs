@@ -95,7 +95,7 @@ fn outdated_local_configuration_rejects_no_job_that_fits() {
     );
     assert!(
         ran.stderr.contains(
-            "note: `master.attempts` is 4, and the cluster starts a master 1 times at most"
+            "note: `master.attempts` is 4, and the cluster starts a master at most 1 times"
         ),
         "{ran:#?}"
     );
