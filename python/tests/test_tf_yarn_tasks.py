@@ -19,9 +19,17 @@ from unittest import mock
 import ydl
 from ydl.compat.tf_yarn import cluster, event, hadoop, lifecycle, start, training_end
 from ydl.compat.tf_yarn._internal import MonitoredThread, own_address, reserve_sock_addr, xset_environ
-from ydl.compat.tf_yarn._task_commons import LOG_CONF, _get_experiment, choose_master, get_task_key, setup_logging, use_spawn
+from ydl.compat.tf_yarn._task_commons import (
+    LOG_CONF,
+    _get_experiment,
+    choose_master,
+    get_pickled_experiment,
+    get_task_key,
+    setup_logging,
+    use_spawn,
+)
 from ydl.compat.tf_yarn.application import Application
-from ydl.compat.tf_yarn.bundle import EXPERIMENT, FOLDER
+from ydl.compat.tf_yarn.bundle import EXPERIMENT, EXPERIMENT_FILE, FOLDER
 from ydl.compat.tf_yarn.constants import KV_EXPERIMENT_FN
 from ydl.compat.tf_yarn.lifecycle import run_task
 from ydl.compat.tf_yarn.start import task_environment
@@ -161,6 +169,7 @@ class Tasks(unittest.TestCase):
         env = task_environment(os.environ)
         self.assertEqual((env["WORLD_SIZE"], env["HOROVOD_SIZE"], env["HOROVOD_CROSS_SIZE"]), ("5", "5", "2"))
         self.assertEqual(env["TF_YARN_N_TRY"], "2")
+        self.assertEqual(env[EXPERIMENT_FILE], os.path.join(os.getcwd(), EXPERIMENT))
 
     def test_a_thread_stores_its_exception(self):
         thread = MonitoredThread(target=lambda: 1 / 0)
@@ -590,10 +599,21 @@ class Tasks(unittest.TestCase):
             os.mkdir(FOLDER)
             with open(EXPERIMENT, "wb") as file:
                 file.write(b"trusted")
-            for n_try in (0, 1):
-                kv = Application(store, "job", n_try).kv
-                self.assertEqual((kv.wait(KV_EXPERIMENT_FN), kv[KV_EXPERIMENT_FN]), (b"trusted", b"trusted"))
-            os.chdir(previous)
+            # Without the variable, this is no task.
+            self.assertEqual(Application(store, "job", 0).kv[KV_EXPERIMENT_FN], b"untrusted")
+            os.environ[EXPERIMENT_FILE] = os.path.abspath(EXPERIMENT)
+            # Programs change their directory.
+            for place in (directory, previous):
+                os.chdir(place)
+                self.assertEqual(get_pickled_experiment(), b"trusted")
+                for n_try in (0, 1):
+                    kv = Application(store, "job", n_try).kv
+                    self.assertEqual((kv.wait(KV_EXPERIMENT_FN), kv[KV_EXPERIMENT_FN]), (b"trusted", b"trusted"))
+            os.remove(os.environ[EXPERIMENT_FILE])
+            kv = Application(store, "job", 0).kv
+            for read in (lambda: kv.wait(KV_EXPERIMENT_FN), lambda: kv[KV_EXPERIMENT_FN], get_pickled_experiment):
+                with self.assertRaises(FileNotFoundError):
+                    read()
 
     def test_a_try_reads_no_keys_of_an_earlier_try(self):
         store = JobStore()

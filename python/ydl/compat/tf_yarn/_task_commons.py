@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import _internal, event
 from ._internal import iter_tasks
-from .bundle import EXPERIMENT
+from .application import read_experiment
 from .constants import KV_EXPERIMENT_FN
 from .topologies import SIDE_TASKS, ContainerKey, ContainerTask
 
@@ -171,8 +171,7 @@ def get_pickled_experiment(client: Any = None) -> bytes:
     job's own store."""
     if client is not None:
         return bytes(client.kv.wait(KV_EXPERIMENT_FN))
-    with open(EXPERIMENT, "rb") as file:
-        return file.read()
+    return read_experiment()
 
 
 def load_experiment_fn(client: Any = None) -> Any:

@@ -10,7 +10,7 @@ import sys
 from typing import Any, Iterator, MutableMapping, Optional, Tuple, Union
 
 from ..skein.model import ACLs
-from .bundle import EXPERIMENT
+from .bundle import EXPERIMENT, EXPERIMENT_FILE
 from .constants import KV_EXPERIMENT_FN
 
 if sys.version_info >= (3, 9):
@@ -30,6 +30,17 @@ def try_and_key(key: str) -> Tuple[int, str]:
     return (int(found.group(1)), key[found.end() :]) if found else (0, key)
 
 
+def _is_experiment(key: str) -> bool:
+    """Returns True for the key of the experiment in a task. There it is never read from the store, which all tasks can write."""
+    return key == KV_EXPERIMENT_FN and EXPERIMENT_FILE in os.environ
+
+
+def read_experiment() -> bytes:
+    """Reads the experiment of this task from a file of the job, also after the program changed the working directory."""
+    with open(os.environ.get(EXPERIMENT_FILE, EXPERIMENT), "rb") as file:
+        return file.read()
+
+
 class Store(_Mapping):  # type: ignore[misc]
     """Mapping of the keys of a try to values in bytes. `wait` waits for a key."""
 
@@ -37,8 +48,8 @@ class Store(_Mapping):  # type: ignore[misc]
         self._native, self._prefix = native, prefix
 
     def __getitem__(self, key: str) -> bytes:
-        if key == KV_EXPERIMENT_FN and os.path.exists(EXPERIMENT):
-            return self._experiment()
+        if _is_experiment(key):
+            return read_experiment()
         return bytes(self._native.get(self._prefix + key))  # KeyMissing is a KeyError
 
     def __setitem__(self, key: str, value: Union[bytes, str]) -> None:
@@ -56,15 +67,9 @@ class Store(_Mapping):  # type: ignore[misc]
 
     def wait(self, key: str, timeout: Optional[float] = None) -> bytes:
         """Waits for a key and returns its value."""
-        if key == KV_EXPERIMENT_FN and os.path.exists(EXPERIMENT):
-            return self._experiment()
+        if _is_experiment(key):
+            return read_experiment()
         return bytes(self._native.wait(self._prefix + key, timeout))
-
-    @staticmethod
-    def _experiment() -> bytes:
-        """Reads the experiment from a file of the job instead of the store, which all tasks can write."""
-        with open(EXPERIMENT, "rb") as file:
-            return file.read()
 
     def clear_prefix(self, prefix: str) -> int:
         return int(self._native.delete_prefix(self._prefix + prefix))

@@ -12,6 +12,8 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "tf_yarn-task"
 EXPERIMENT = FOLDER + "/experiment.pickle"
+#: Variable with the absolute path of that file in a task.
+EXPERIMENT_FILE = "TF_YARN_EXPERIMENT_FILE"
 METADATA = FOLDER + "/metadata.json"
 
 # Hooks of a task may use the job's store through skein.

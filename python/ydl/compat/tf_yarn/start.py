@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
+from .bundle import EXPERIMENT, EXPERIMENT_FILE, METADATA, SHIMS
 from .hadoop import hadoop_class_path
 from .names import PREFIX, real_name
 
@@ -22,8 +23,6 @@ def main(arguments: List[str]) -> None:
     _check_pickle()
     os.environ.update(hadoop_class_path(os.environ))
     from ydl.compat.alias import alias
-
-    from .bundle import SHIMS
 
     for name in SHIMS:
         alias(name, PREFIX + name)
@@ -45,6 +44,7 @@ def task_environment(env: "os._Environ[str]") -> Dict[str, str]:
         "SKEIN_CONTAINER_ID": "{}_{}".format(key.type, key.id),
         "SKEIN_APPLICATION_ID": env.get("YDL_JOB", ""),
         # Each round is a try.
+        EXPERIMENT_FILE: os.path.abspath(EXPERIMENT),
         "TF_YARN_N_TRY": str(max(0, int(env.get("YDL_ROUND", "1")) - 1)),
     }
     # Evaluator and TensorBoard have the last ranks, which do not count.
@@ -70,7 +70,6 @@ def _check_pickle() -> None:
     """Exits if this version of Python cannot read the pickle."""
     from ydl.run_function import INCOMPATIBLE, incompatibility
 
-    from .bundle import METADATA
 
     if not os.path.exists(METADATA):
         return
