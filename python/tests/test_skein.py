@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 from unittest import mock
@@ -174,6 +175,87 @@ class Clients(unittest.TestCase):
     def test_reports_require_all_fields(self) -> None:
         with self.assertRaises(TypeError):
             reports.Queue(name="x")
+
+
+class Master:
+    """Fake connection to a master: answers from `pages`, in order for each path, and keeps the requests."""
+
+    def __init__(self, **pages) -> None:
+        self.requests = []
+        self.pages = {"/v1/" + path: list(answers) for path, answers in pages.items()}
+
+    def call(self, method, path, query=None, body=None, wait=0.0, repeat=True):
+        self.requests.append((method, path, query))
+        answers = self.pages[path]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        return types.SimpleNamespace(status=200, json=lambda: answer)
+
+    def client(self) -> application.ApplicationClient:
+        client = application.ApplicationClient(None, "x")
+        client._master = self
+        return client
+
+    def count(self, path: str) -> int:
+        return sum(1 for _, asked, _ in self.requests if asked == "/v1/" + path)
+
+
+def entry(key: str, revision: int, owner=None):
+    return {"key": key, "value": {"text": key}, "revision": revision, "owner": owner}
+
+
+class Masters(unittest.TestCase):
+    """Requests to the master of an application."""
+
+    def test_the_driver_is_no_container_of_a_service(self) -> None:
+        tasks = {
+            "roles": [{"role": "driver"}, {"role": "worker"}],
+            "tasks": [{"task": "driver:0", "state": "running"}, {"task": "worker:0", "state": "running"}],
+            "stopped": [],
+        }
+        spec = {"roles": [{"name": "driver", "completion": "primary"}, {"name": "worker", "completion": "all"}]}
+        client = Master(tasks=[tasks], spec=[spec]).client()
+        for services in (None, ["worker"]):
+            self.assertEqual([it.id for it in client.get_containers(services)], ["worker_0"])
+        with self.assertRaises(ValueError):
+            client.get_containers(["driver"])
+
+    def test_an_added_container_is_that_of_the_response(self) -> None:
+        master = Master(tasks=[{"task": "worker:12"}])
+        added = master.client().add_container("worker")
+        self.assertEqual((added.id, added.state, len(master.requests)), ("worker_12", "REQUESTED", 1))
+
+    def test_a_watch_that_fell_behind_reads_all_pages(self) -> None:
+        master = Master(
+            kv=[
+                {"entries": [], "revision": 5},
+                {"entries": [entry("old", 4), entry("a", 7)], "more": True, "revision": 9},
+                # A key that changed after the first page follows as a change.
+                {"entries": [entry("b", 8), entry("c", 10)], "more": False, "revision": 10},
+            ],
+            watch=[{"state": "resync", "revision": 9}, {"state": "current", "revision": 10, "changes": [{"put": entry("c", 10)}]}],
+        )
+        changes = master.client().kv._changes(kv.EventFilter(), threading.Event())
+        self.assertIsNone(next(changes))
+        self.assertEqual([next(changes).key for _ in range(3)], ["a", "b", "c"])
+        queries = [query for _, path, query in master.requests if path == "/v1/kv"]
+        self.assertEqual([query.get("after_key") for query in queries], [None, None, "a"])
+        afters = [query["after"] for _, path, query in master.requests if path == "/v1/watch"]
+        self.assertEqual(afters, [5, 9])
+
+    def test_a_watch_lists_the_tasks_for_unknown_owners_alone(self) -> None:
+        put = [{"put": entry(key, at, owner)} for at, (key, owner) in enumerate([("a", "c1"), ("b", "c1"), ("c", "c2"), ("d", "gone")], 1)]
+        first = {"tasks": [{"task": "worker:0", "container": "c1"}, {"task": "worker:1"}]}
+        second = {"tasks": [{"task": "worker:1", "container": "c2"}]}
+        master = Master(
+            kv=[{"entries": [], "revision": 0}],
+            watch=[{"state": "current", "revision": 8, "changes": put + put}],
+            tasks=[first, second],
+        )
+        changes = master.client().kv._changes(kv.EventFilter(), threading.Event())
+        self.assertIsNone(next(changes))
+        owners = [next(changes).result.owner for _ in range(8)]
+        self.assertEqual(owners, ["worker_0", "worker_0", "worker_1", "gone"] * 2)
+        self.assertEqual(master.count("tasks"), 3)
 
 
 class Aliases(unittest.TestCase):

@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 from datetime import datetime
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 from urllib.parse import quote
 
 from ... import program
@@ -41,6 +41,7 @@ class ApplicationClient:
     def __init__(self, address: Optional[str], app_id: str, security: Any = None) -> None:
         self.address, self.id, self.security = address, app_id, security
         self._master: Optional[MasterClient] = None
+        self._drivers: Optional[Set[str]] = None
         self._kv = KeyValueStore(self)
         self._ui = WebUI(self)
 
@@ -84,25 +85,26 @@ class ApplicationClient:
         return _specification(self._call("GET", "/v1/spec").json())
 
     def get_containers(self, services: Optional[Sequence[str]] = None, states: Any = None) -> List[Container]:
-        """Returns containers, by default those that wait or run."""
+        """Returns containers of services, by default those that wait or run."""
         chosen = {str(ContainerState(state)) for state in (_ACTIVE if states is None else states)}
+        if self._drivers is None:
+            roles = self._call("GET", "/v1/spec").json()["roles"]
+            self._drivers = {role["name"] for role in roles if _is_driver(role)}
         listed = self._tasks()
+        names = {role["role"] for role in listed["roles"]} - self._drivers
         if services is not None:
-            names = {role["role"] for role in listed["roles"]}
             for unknown in sorted(set(services) - names):
                 raise ValueError("Unknown service '{}'".format(unknown))
         stopped = set(listed["stopped"])
         found = [_container(task, task["task"] in stopped) for task in listed["tasks"]]
-        found = [it for it in found if str(it.state) in chosen and (services is None or it.service_name in services)]
+        wanted = names if services is None else set(services)
+        found = [it for it in found if str(it.state) in chosen and it.service_name in wanted]
         return sorted(found, key=lambda it: (it.service_name, it.instance))
 
     def add_container(self, service: str, env: Optional[Dict[str, str]] = None) -> Container:
         """Adds a container to a service, with additional variables."""
         added = self._call("POST", "/v1/tasks", body={"role": service, "env": env or {}}, repeat=False).json()
-        name, _, instance = added["task"].rpartition(":")
-        every = list(ContainerState.values())
-        found = [it for it in self.get_containers([service], every) if (it.service_name, it.instance) == (name, int(instance))]
-        return found[0] if found else _container({"task": added["task"], "state": "requested"}, False)
+        return _container({"task": added["task"], "state": "requested"}, False)
 
     def scale(self, service: str, count: Optional[int] = None, delta: Optional[int] = None, **kwargs: Any) -> List[Container]:
         """Changes the number of containers of a service. Returns those that were added or stopped: waiting ones first, and
@@ -149,16 +151,17 @@ class ApplicationClient:
         return self._call("GET", "/v1/tasks").json()
 
     def _owners(self) -> Callable[[Optional[str]], Optional[str]]:
-        """Returns a function that names the owner of a key."""
+        """Returns a function that names owners of keys, and lists the tasks for an owner that it does not know yet."""
         known: Dict[str, str] = {}
 
         def name(container: Optional[str]) -> Optional[str]:
             if container is None:
                 return None
-            if not known:
+            if container not in known:
                 for task in self._tasks()["tasks"]:
                     known[task.get("container") or ""] = "{0}_{2}".format(*task["task"].rpartition(":"))
-            return known.get(container, container)
+            # A container that is gone keeps its own name.
+            return known.setdefault(container, container)
 
         return name
 
@@ -202,6 +205,11 @@ def _container(task: Dict[str, Any], stopped: bool) -> Container:
     )
 
 
+def _is_driver(role: Dict[str, Any]) -> bool:
+    """Returns True for the role of the application's master, which is no service."""
+    return bool(role["completion"] == "primary")
+
+
 def _specification(spec: Dict[str, Any]) -> ApplicationSpec:
     services: Dict[str, Service] = {}
     master = Master()
@@ -213,7 +221,7 @@ def _specification(spec: Dict[str, Any]) -> ApplicationSpec:
             "files": {file["name"]: file["source"] for file in spec["files"]},
             "env": dict(role["env"]),
         }
-        if role["completion"] == "primary":
+        if _is_driver(role):
             master = Master(**fields)
             continue
         limit, placement = role["restart"]["limit"], role["placement"]

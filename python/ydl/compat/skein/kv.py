@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import MutableMapping
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import quote
 
 from .events import Event, EventFilter, EventQueue, EventType
@@ -135,6 +135,7 @@ class KeyValueStore(MutableMapping):  # type: ignore[type-arg]
     def _changes(self, event_filter: EventFilter, stopped: threading.Event) -> Iterator[Optional[Event]]:
         """Yields None once, and then the events of a filter until it is stopped."""
         prefix = {"prefix": event_filter.watched}
+        owners = self._client._owners()
         after = int(self._client._call("GET", "/v1/kv", {**prefix, "limit": 1}).json()["revision"])
         yield None
         while not stopped.is_set():
@@ -144,22 +145,31 @@ class KeyValueStore(MutableMapping):  # type: ignore[type-arg]
                 continue
             update = response.json()
             changes: List[Dict[str, Any]] = update.get("changes") or []
+            revision = int(update["revision"])
             if update["state"] == "resync":
                 # Deletions since then are unknown.
-                entries = self._client._call("GET", "/v1/kv", prefix).json()["entries"]
-                changes = [{"put": entry} for entry in entries if int(entry["revision"]) > after]
-            after = int(update["revision"])
+                entries, revision = self._listed(prefix)
+                changes = [{"put": entry} for entry in entries if after < int(entry["revision"]) <= revision]
+            after = revision
             for change in changes:
                 entry = change.get("put")
                 key = (entry or change["deleted"])["key"]
                 event_type = EventType("DELETE" if entry is None else "PUT")
                 if event_filter.selects(key, event_type):
-                    yield Event(key, self._pair(entry), event_type, event_filter)
+                    pair = None if entry is None else ValueOwnerPair(decode(entry["value"]), owners(entry.get("owner")))
+                    yield Event(key, pair, event_type, event_filter)
 
-    def _pair(self, entry: Optional[Dict[str, Any]]) -> Optional[ValueOwnerPair]:
-        if entry is None:
-            return None
-        return ValueOwnerPair(decode(entry["value"]), self._client._owners()(entry.get("owner")))
+    def _listed(self, prefix: Dict[str, str]) -> Tuple[List[Dict[str, Any]], int]:
+        """Returns all entries, and the revision of the first page: the next request for changes returns what changed later."""
+        entries: List[Dict[str, Any]] = []
+        revision: Optional[int] = None
+        while True:
+            query = {**prefix, "after_key": entries[-1]["key"]} if entries else prefix
+            page = self._client._call("GET", "/v1/kv", query).json()
+            revision = int(page["revision"]) if revision is None else revision
+            entries += page["entries"]
+            if not page.get("more") or not page["entries"]:
+                return entries, revision
 
 
 def _add_method(operation: Any) -> None:
