@@ -1,12 +1,15 @@
 //! Python modules and packages beside a script, which it may import.
 //!
-//! On a cluster a script runs in another directory than its own, so they are shipped with it. Other files are not: a program
-//! often writes files there, and shipped ones are read-only.
+//! On a cluster a script runs in another directory than its own, so they are shipped with it. Packages are shipped whole,
+//! except for hidden files, caches and keys. Other files beside the script are not: a program often writes files there, and
+//! shipped ones are read-only.
 
 use super::{JobFileBuilder, text::file_name};
 use std::{
     collections::BTreeSet,
-    env, fs, io,
+    env,
+    ffi::OsString,
+    fs, io,
     path::{Path, PathBuf},
 };
 use ydl_core::spec::is_ignored;
@@ -14,8 +17,25 @@ use ydl_jobfile::{Location, Node};
 
 /// File with patterns of what is not shipped.
 const IGNORE_FILE: &str = ".ydlignore";
-/// Patterns that always apply: hidden files and caches.
-const NEVER_SHIPPED: [&str; 3] = [".*", "__pycache__", "*.pyc"];
+/// Patterns that always apply, in any case of letters: hidden files, caches, keys and other secrets.
+const NEVER_SHIPPED: [&str; 16] = [
+    ".*",
+    "__pycache__",
+    "*.pyc",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keytab",
+    "*.tfstate*",
+    "*credentials*",
+    "*secret*",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+];
 /// Limits of what is shipped.
 const BYTES_MAX: u64 = 128 << 20;
 const FILES_MAX: usize = 5_000;
@@ -28,10 +48,12 @@ pub fn ship(builder: &mut JobFileBuilder, script: &str, dir: &Path, home: Option
     let patterns = match patterns(dir) {
         Ok(patterns) => patterns,
         Err(error) => {
-            let path = dir.join(IGNORE_FILE);
-            let note = format!("`{}` is not used: {}", path.display(), ydl_os::reason(&error));
-            builder.notes.push(note);
-            Vec::new()
+            builder.notes.push(format!(
+                "modules beside `{script}` are not shipped, because `{}` cannot be used: {}",
+                dir.join(IGNORE_FILE).display(),
+                ydl_os::reason(&error)
+            ));
+            return;
         }
     };
     let mut survey = Survey { patterns, files: 0, bytes: 0 };
@@ -67,7 +89,8 @@ pub fn ship(builder: &mut JobFileBuilder, script: &str, dir: &Path, home: Option
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let files = if survey.files == 1 { "file" } else { "files" };
     builder.notes.push(format!(
-        "modules beside `{script}` are shipped: {}{more} ({} {files}, {}); those in `{IGNORE_FILE}` are not",
+        "modules beside `{script}` are shipped: {}{more} ({} {files}, {}); keys and what `{IGNORE_FILE}` lists are \
+         not",
         labels.join(", "),
         survey.files,
         size(survey.bytes)
@@ -91,6 +114,17 @@ fn patterns(dir: &Path) -> io::Result<Vec<String>> {
         return Err(io::Error::other(what));
     }
     Ok(NEVER_SHIPPED.into_iter().chain(own).map(str::to_owned).collect())
+}
+
+/// Returns the first pattern that matches a path below the directory.
+fn matching<'a>(patterns: &'a [String], path: &str, is_dir: bool) -> Option<&'a String> {
+    patterns.iter().find(|pattern| is_ignored([*pattern], path, is_dir))
+}
+
+/// Returns true for paths that are never shipped.
+fn is_secret(path: &str, is_dir: bool) -> bool {
+    let patterns = NEVER_SHIPPED.map(str::to_owned);
+    matching(&patterns, &path.to_lowercase(), is_dir).is_some()
 }
 
 /// Returns the names in a directory, sorted. Those that a job file cannot contain are left out.
@@ -174,7 +208,8 @@ impl Survey {
         let Ok(metadata) = fs::metadata(&path) else {
             return Ok(None);
         };
-        if is_ignored(&self.patterns, name, metadata.is_dir()) {
+        let is_dir = metadata.is_dir();
+        if matching(&self.patterns, name, is_dir).is_some() || is_secret(name, is_dir) {
             return Ok(None);
         }
         if metadata.is_file() {
@@ -190,17 +225,11 @@ impl Survey {
         let Ok(root) = path.canonicalize() else {
             return Ok(None);
         };
-        let (files, bytes) = (self.files, self.bytes);
         let patterns = self.patterns.iter().filter_map(|pattern| below(pattern, name)).collect();
         let mut walk = DirWalk { root, patterns, used: BTreeSet::new(), has_module: false };
-        let walked = walk.visit(self, Path::new(""), 0);
-        // A directory of data does not count, however large it is.
-        if !walk.has_module {
-            (self.files, self.bytes) = (files, bytes);
-            return Ok(None);
-        }
-        walked?;
-        Ok(Some(Neighbour { name: name.to_owned(), is_dir: true, ignore: walk.used }))
+        walk.visit(self, Path::new(""), 0)?;
+        let neighbour = Neighbour { name: name.to_owned(), is_dir: true, ignore: walk.used };
+        Ok(walk.has_module.then_some(neighbour))
     }
 
     fn count(&mut self, bytes: u64) -> Result<(), TooLarge> {
@@ -233,6 +262,7 @@ struct DirWalk {
     patterns: Vec<String>,
     /// Patterns that matched, and paths that cannot be shipped.
     used: BTreeSet<String>,
+    /// True if a module lies directly in the directory: others are not importable.
     has_module: bool,
 }
 
@@ -246,15 +276,23 @@ impl DirWalk {
             }
         };
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-        // Modules first: they decide whether the directory is shipped.
-        names.sort_by_key(|name| (!is_module(Path::new(name)), name.clone()));
+        // Modules first: without one, nothing else is counted.
+        let dir = self.root.join(at);
+        let is_other = |name: &OsString| !is_module(Path::new(name)) || !dir.join(name).is_file();
+        names.sort_by_key(|name| (is_other(name), name.clone()));
         for name in names {
+            if !self.has_module && is_other(&name) {
+                return Ok(());
+            }
             let below = at.join(name);
             let path = self.root.join(&below);
             let text = below.to_string_lossy();
-            let matches = |pattern: &&String| is_ignored([*pattern], &text, path.is_dir());
-            if let Some(pattern) = self.patterns.iter().find(matches) {
+            if let Some(pattern) = matching(&self.patterns, &text, path.is_dir()) {
                 self.used.insert(pattern.clone());
+                continue;
+            }
+            if is_secret(&text, path.is_dir()) {
+                self.leave_out(&below);
                 continue;
             }
             let Ok(metadata) = fs::metadata(&path) else {

@@ -38,7 +38,7 @@ fn modules_and_packages_beside_a_script_are_shipped() {
         "venv/lib/os.py",
         ".git/hook.py",
         "drafts/try.py",
-        "src/pkg/mod.py",
+        "src/mod.py",
         "src/raw/big.bin",
     ];
     write(dir, &inside);
@@ -56,8 +56,8 @@ fn modules_and_packages_beside_a_script_are_shipped() {
     );
     assert_eq!(
         notes,
-        "modules beside `train.py` are shipped: `common/`, `lib/`, `model.py`, `src/` (5 files, 20 bytes); those in \
-         `.ydlignore` are not"
+        "modules beside `train.py` are shipped: `common/`, `lib/`, `model.py`, `src/` (5 files, 20 bytes); keys and \
+         what `.ydlignore` lists are not"
     );
     // Of a home directory only modules are shipped.
     let (files, _) = shipped(dir, dir.to_str());
@@ -88,11 +88,47 @@ fn a_directory_above_the_limit_is_not_shipped() {
 }
 
 #[test]
-fn an_ignore_file_with_negations_is_reported() {
+fn an_unusable_ignore_file_ships_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), &["model.py"]);
+    write(dir.path(), &["model.py", "pkg/fit.py", "pkg/.env"]);
     fs::write(dir.path().join(IGNORE_FILE), "!model.py\n").unwrap();
     let (files, notes) = shipped(dir.path(), None);
-    assert_eq!(files, "files: [model.py]\n");
-    assert!(notes.starts_with("`.ydlignore` is not used: patterns with `!`"), "{notes}");
+    assert_eq!(files, "");
+    assert_eq!(
+        notes,
+        "modules beside `train.py` are not shipped, because `.ydlignore` cannot be used: patterns with `!` are not supported"
+    );
+    // Not a readable text.
+    fs::write(dir.path().join(IGNORE_FILE), [0xff]).unwrap();
+    let (files, notes) = shipped(dir.path(), None);
+    assert_eq!(files, "");
+    assert!(notes.contains("`.ydlignore` cannot be used: "), "{notes}");
+}
+
+#[test]
+fn a_directory_without_modules_directly_in_it_is_not_shipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    write(
+        dir,
+        &["deploy/token.txt", "deploy/tools/renew.py", "pkg/__init__.py", "pkg/deep/fit.py"],
+    );
+    // A directory with the name of a module does not count.
+    write(dir, &["odd/x.py/y.py", "odd/token.txt", "pkg/a.py/.env"]);
+    let (files, notes) = shipped(dir, None);
+    assert_eq!(files, "files: [{pkg: {source: pkg, ignore: [\".*\"]}}]\n");
+    assert!(notes.contains("`pkg/` (2 files, "), "{notes}");
+}
+
+#[test]
+fn keys_and_hidden_files_are_never_shipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    write(dir, &["pkg/fit.py", "aws_credentials.py", "Secrets.py", "pkg/terraform.tfstate.backup"]);
+    write(dir, &["pkg/.env", "pkg/server.pem", "pkg/deep/server.key", "pkg/Credentials.JSON"]);
+    write(dir, &["pkg/id_rsa", "pkg/id_ed25519.pub", "pkg/me.keytab", "secret_keys/__init__.py"]);
+    let (files, notes) = shipped(dir, None);
+    let ignored = r#""*.key", "*.keytab", "*.pem", "*.tfstate*", ".*", /Credentials.JSON, "id_ed25519*", "id_rsa*""#;
+    assert_eq!(files, format!("files:\n  - {{pkg: {{source: pkg, ignore: [{ignored}]}}}}\n"));
+    assert!(notes.contains("`pkg/` (1 file, "), "{notes}");
 }
