@@ -32,10 +32,14 @@ pub fn missing_file_hint(
             Missing::Script(_) | Missing::File(_) => None,
         };
     }
-    let (name, candidates) = match missing {
+    let (name, mut candidates) = match missing {
         Missing::Module(name) => (name, candidates(name)),
         Missing::Script(name) | Missing::File(name) => (name, vec![relative(name)]),
     };
+    // A shipped file is missing for another reason, such as the directory in which the program looks for it.
+    let all = candidates.len();
+    candidates.retain(|path| !spec.files.iter().any(|file| path.starts_with(&file.name)));
+    let is_shipped = candidates.len() < all;
     let sources = spec.files.iter().filter(|file| !file.source.contains("://"));
     let parents = sources.filter_map(|file| Path::new(&file.source).parent());
     let mut places = std::iter::once(from).chain(parents);
@@ -48,6 +52,7 @@ pub fn missing_file_hint(
             "`{0}` was not shipped with the job: add it to `files` of the job file, or add `--files {0}` to the command line",
             path.display()
         )),
+        (None, _) if is_shipped => None,
         (None, Missing::Module(_)) => Some(format!(
             "module `{name}` is neither among the shipped files nor in the environment of the job: ship a module with `files` \
              (`--files PATH` on a command line), or an environment that has it with `environment` (`--environment ./venv`)"
@@ -84,7 +89,11 @@ fn missing_in(line: &str) -> Option<Missing<'_>> {
     let line = line.trim();
     let quoted = |text: &'_ str| -> Option<usize> { text.strip_prefix('\'')?.find('\'') };
     let inside = |text: &'static str| line.split_once(text).map(|(_, rest)| rest);
-    let valid = |name: &&str| !name.is_empty() && !name.chars().any(char::is_whitespace);
+    let named = |name: &&str| !relative(name).as_os_str().is_empty();
+    let valid = |name: &&str| {
+        let mut parts = name.split('.');
+        parts.all(|part| !part.is_empty() && !part.contains(char::is_whitespace))
+    };
     if let Some(rest) = inside("ModuleNotFoundError: No module named ") {
         let name = &rest[1..=quoted(rest)?];
         return Some(name).filter(valid).map(Missing::Module);
@@ -94,18 +103,17 @@ fn missing_in(line: &str) -> Option<Missing<'_>> {
         return Some(rest).filter(valid).map(Missing::Module);
     }
     if let Some(rest) = inside(": can't open file ") {
-        return Some(Missing::Script(&rest[1..=quoted(rest)?]));
+        return Some(&rest[1..=quoted(rest)?]).filter(named).map(Missing::Script);
     }
     if let Some(rest) = inside("FileNotFoundError: [Errno 2] No such file or directory: ") {
-        let name = &rest[1..=quoted(rest)?];
-        return Some(Missing::File(name));
+        return Some(&rest[1..=quoted(rest)?]).filter(named).map(Missing::File);
     }
     // dash and bash.
     if let Some(rest) = inside("sh: 0: cannot open ") {
-        return rest.split(": ").next().map(Missing::Script);
+        return rest.split(": ").next().filter(named).map(Missing::Script);
     }
     let name = inside("bash: ")?.strip_suffix(": No such file or directory")?;
-    Some(name).filter(|name| !name.contains(": ")).map(Missing::Script)
+    Some(name).filter(named).filter(|name| !name.contains(": ")).map(Missing::Script)
 }
 
 #[cfg(test)]
@@ -144,6 +152,13 @@ mod tests {
             ),
             ("ModuleNotFoundError: No module named ", None),
             ("ModuleNotFoundError: No module named '", None),
+            ("ModuleNotFoundError: No module named ''", None),
+            ("ModuleNotFoundError: No module named '.fit'", None),
+            ("python: can't open file '': [Errno 2] No such file or directory", None),
+            ("python: can't open file '/j/c/work/': [Errno 2] No such file or directory", None),
+            ("FileNotFoundError: [Errno 2] No such file or directory: ''", None),
+            ("/bin/bash: : No such file or directory", None),
+            ("sh: 0: cannot open : No such file", None),
             ("bash: line 1: foo: command not found", None),
             ("", None),
         ] {
@@ -176,5 +191,32 @@ mod tests {
         assert_eq!(hint("ValueError: No module named 'x'"), None);
         let local = missing_file_hint(&module("torch"), &spec, &from, true).unwrap();
         assert!(local.contains("`--environment ./venv`") && !local.contains("--files"));
+    }
+    #[test]
+    fn shipped_files_are_not_named_in_hints() {
+        let dir = tempfile::tempdir().unwrap();
+        let from = dir.path();
+        fs::create_dir(from.join("common")).unwrap();
+        fs::create_dir(from.join("model")).unwrap();
+        for name in ["common/fit.py", "model.py", "train.py"] {
+            fs::write(from.join(name), "").unwrap();
+        }
+        let shipped = |name: &str| {
+            let source = from.join(name).display().to_string();
+            File { name: name.to_owned(), source, ..File::default() }
+        };
+        let spec = job(vec![shipped("common"), shipped("model"), shipped("train.py")]);
+        let hint = |stderr: &str| missing_file_hint(stderr, &spec, from, false);
+        for stderr in [
+            "ModuleNotFoundError: No module named 'common'",
+            "ModuleNotFoundError: No module named 'common.fit'",
+            "python: can't open file '/j/c/work/train.py': [Errno 2] No such file or directory",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'common/fit.py'",
+        ] {
+            assert_eq!(hint(stderr), None, "{stderr}");
+        }
+        // A directory of data has the name of a module, which is not shipped.
+        let named = hint("ModuleNotFoundError: No module named 'model'").unwrap();
+        assert!(named.contains("`--files model.py`"), "{named}");
     }
 }
