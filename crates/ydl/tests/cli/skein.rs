@@ -378,6 +378,7 @@ fn services_that_hide_ydls_skein_are_rejected() {
         ("PYTHONPATH=lib python train.py", "import numpy\n"),
         ("PYTHONPATH=lib:$PYTHONPATH python train.py", "import skein\n"),
         ("python train.py", "import skein\n"),
+        ("PYTHONPATH=lib python train.py", "# replaces skein\n"),
     ] {
         let ran = shown(script, program);
         assert_eq!(ran.code, 0, "{ran:#?}");
