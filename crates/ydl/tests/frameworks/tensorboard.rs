@@ -71,7 +71,7 @@ fn a_job_without_tensorboard_in_its_environment_succeeds_with_a_message() {
         ran.stdout.contains("the job continues without it").then_some(())
     });
     let logs = home.run(&["logs", &id, "tensorboard"]);
-    let sentence = "there is no `tensorboard` in the job's environment";
+    let sentence = "`tensorboard` is not installed in the job's environment";
     assert!(logs.stdout.contains(sentence), "{logs:#?}");
     home.write("go", "");
     let ended = home.wait_for("its end", |home| {

@@ -284,6 +284,9 @@ fn a_library_for_another_machine_is_noted() {
     let packed = workspace.pack_into("cache", Interpreter::Node).expect("packed");
     let note = packed.notes.iter().find(|note| note.contains("fast.so"));
     let note = note.expect("a note");
-    assert!(note.contains("it is built for aarch64, and the interpreter for x86_64"), "{note}");
+    assert!(
+        note.contains("fast.so` is built for aarch64, and the interpreter for x86_64"),
+        "{note}"
+    );
     assert_eq!(packed.manifest.machine.as_deref(), Some(std::env::consts::ARCH));
 }

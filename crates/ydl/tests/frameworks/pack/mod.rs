@@ -65,6 +65,8 @@ fn a_bundled_interpreter_is_used() {
 fn packing_is_reproducible_and_a_changed_line_changes_one_layer() {
     let workspace = PackWorkspace::new();
     workspace.editable();
+    let lines: String = (0..2000).map(|n| format!("value_{n} = {}\n", n * 7919 % 10007)).collect();
+    write(&workspace.site().join("their/large.py"), &lines);
     let first = workspace.pack_into("cache", Interpreter::Node).expect("packed");
     assert!(first.layers.iter().all(|layer| !layer.cached));
     let again = workspace.pack_into("cache", Interpreter::Node).expect("packed");
