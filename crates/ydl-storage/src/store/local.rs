@@ -90,10 +90,7 @@ impl FileStore for LocalStore {
         _: Instant,
     ) -> Pending<'a, u64> {
         blocking("write", temporary, move |path| {
-            // A dead process with this pid may have left one.
-            let _ = fs::remove_file(path);
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            let mut file = create_temporary(path, 0o600)?;
             let bytes = io::copy(&mut &*source, &mut file)?;
             file.set_permissions(Permissions::from_mode(mode))?;
             file.sync_all()?;
@@ -200,6 +197,13 @@ fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(temporary_name(name, std::process::id(), number))
 }
 
+/// Creates a temporary file. Its name can be guessed, so an existing file or link is replaced and never followed.
+fn create_temporary(path: &Path, mode: u32) -> io::Result<File> {
+    // A dead process with this pid may have left one.
+    let _ = fs::remove_file(path);
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+}
+
 /// Writes a temporary file, which `finish` renames; removes it on failure.
 fn with_temporary<T>(
     path: &Path,
@@ -207,7 +211,7 @@ fn with_temporary<T>(
     finish: impl FnOnce(&Path) -> io::Result<T>,
 ) -> io::Result<T> {
     let temporary = temporary_path(path);
-    let write = || File::create(&temporary)?.write_all(bytes);
+    let write = || create_temporary(&temporary, 0o666)?.write_all(bytes);
     let done = write().and_then(|()| finish(&temporary));
     // Fails if it was renamed.
     let _ = fs::remove_file(&temporary);
@@ -255,4 +259,26 @@ fn sync_dir_of(path: &Path) {
 /// Syncs renames in a directory. Some file systems cannot, and need not.
 fn sync_dir(dir: &Path) {
     let _ = File::open(dir).and_then(|dir| dir.sync_all());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_at_the_temporary_name_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "mine").unwrap();
+        let path = dir.path().join("file");
+        for number in 0..1000 {
+            let name = temporary_name(b"file", std::process::id(), number);
+            symlink(&victim, dir.path().join(name)).unwrap();
+        }
+        with_temporary(&path, b"new", |temporary| fs::rename(temporary, &path)).unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"mine");
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(!path.is_symlink());
+    }
 }
