@@ -1,6 +1,6 @@
 //! Files in HDFS.
 
-use super::{FileEntry, FileStore, Pending};
+use super::{FileEntry, FileStore, Pending, temporary::ABANDONED_AGE};
 use crate::{
     data::{DataError, is_temporary},
     hdfs::{
@@ -22,8 +22,6 @@ use ydl_os::reason;
 
 /// Size of one read and write.
 const PIECE_BYTES: usize = 256 << 10;
-/// Age after which a temporary file counts as abandoned: no upload takes that long.
-const ABANDONED_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Timeout of one call or block.
 const STEP_MAX: Duration = Duration::from_secs(60);
 

@@ -167,7 +167,9 @@ impl FileStore for LocalStore {
 
     fn is_abandoned(&self, entry: &FileEntry, _: &str) -> bool {
         let name = entry.name();
-        is_temporary(name) && (writer_has_exited(name) || entry.is_older_than(ABANDONED_AGE))
+        // A finished file may wait long for the others of its output.
+        let has_exited = || writer_has_exited(name);
+        is_temporary(name) && has_exited().unwrap_or_else(|| entry.is_older_than(ABANDONED_AGE))
     }
 }
 
@@ -280,5 +282,19 @@ mod tests {
         assert_eq!(fs::read(&victim).unwrap(), b"mine");
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert!(!path.is_symlink());
+    }
+
+    #[test]
+    fn old_temporary_files_of_a_running_process_are_not_abandoned() {
+        let entry = |name: &str| FileEntry {
+            path: format!("/out/{name}"),
+            directory: false,
+            link: false,
+            bytes: 1,
+            modified_ms: 0,
+        };
+        let own = temporary_name(b"file", std::process::id(), 0);
+        assert!(!LocalStore.is_abandoned(&entry(&own.to_string_lossy()), ""));
+        assert!(LocalStore.is_abandoned(&entry(".file.ydl-1-1-1"), ""));
     }
 }

@@ -10,19 +10,15 @@ use std::{
     time::Duration,
 };
 
-/// Age after which an unchanged partial file counts as left by a killed process.
-pub const ABANDONED_AGE: Duration = Duration::from_secs(60 * 60);
+/// Age after which a temporary file counts as abandoned if its writer is unknown: no upload takes that long.
+pub const ABANDONED_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Returns true if the writer of a file of that name was a process of this machine that has exited.
-pub(super) fn writer_has_exited(name: &str) -> bool {
-    let Some((_, whose)) = name.rsplit_once(".ydl-") else {
-        return false;
-    };
+/// Returns true if the writer of a file of that name has exited, or `None` if it is no process of this machine.
+pub(super) fn writer_has_exited(name: &str) -> Option<bool> {
+    let (_, whose) = name.rsplit_once(".ydl-")?;
     let mut parts = whose.split('-');
-    let (Some(pid), Some(_), Some(machine)) = (parts.next(), parts.next(), parts.next()) else {
-        return false;
-    };
-    machine.parse() == Ok(*MACHINE) && !Path::new("/proc").join(pid).exists()
+    let (pid, _, machine) = (parts.next()?, parts.next()?, parts.next()?);
+    (machine.parse() == Ok(*MACHINE)).then(|| !Path::new("/proc").join(pid).exists())
 }
 
 /// Identifier of this machine and pid namespace: pids of other machines and containers are not comparable.
