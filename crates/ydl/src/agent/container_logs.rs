@@ -133,6 +133,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn output_is_rotated_if_the_log_directory_cannot_be_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = dir.path().join("container");
+        // Neither created nor removed as files.
+        for index in 1..5 {
+            fs::create_dir_all(logs.join(format!("worker-1.attempt-2.stdout.{index}"))).unwrap();
+        }
+        let output: Vec<u8> = (0..45).map(|at| b'!' + at).collect();
+        capture(dir.path(), &output, &logs).await;
+        assert_eq!(read(dir.path()), ([&output[..10], &output[30..]].concat(), 20));
+    }
+
+    #[tokio::test]
     async fn output_stays_in_the_working_directory_if_the_log_directory_is_lost() {
         let dir = tempfile::tempdir().unwrap();
         let names = capture(dir.path(), b"still here", &dir.path().join("lost")).await;

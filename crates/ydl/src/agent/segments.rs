@@ -129,7 +129,8 @@ impl SegmentWriter {
 
     fn remove(&self, index: u64) -> io::Result<()> {
         if let Some(logs) = &self.container_logs {
-            logs.remove(&self.stream, index)?;
+            // Without its link the segment is gone for readers. The disk of the log directory may have failed.
+            let _ = logs.remove(&self.stream, index);
         }
         container_logs::remove(&self.segments.path(index))
     }
@@ -143,7 +144,8 @@ impl SegmentWriter {
         let stored = logs.and_then(|logs| logs.create(&self.stream, self.index, &path).ok());
         let file = match stored {
             Some(file) => file,
-            // The disk of the log directory may have failed.
+            // The disk of the log directory may have failed. Output after an error in the middle of a segment is dropped
+            // until that segment can be written again.
             None => {
                 container_logs::remove(&path)?;
                 container_logs::create(&path)?
