@@ -1,8 +1,8 @@
 //! Several files on their way: first all are uploaded to temporary names, then all are renamed.
 
-use super::target::{FileUpload, UploadError};
+use super::target::{FileUpload, REMOVE_MAX, UploadError};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use ydl_storage::store::{FileStore, Store};
 
 /// Maximum number of concurrent uploads.
@@ -20,13 +20,13 @@ pub(super) struct Placed {
 }
 
 /// Uploads files to their temporary names, a few at a time. Returns errors of single files, or the first one that ends
-/// the upload of all.
+/// the upload of all, with the files at their temporary names.
 pub(super) async fn send_all(
     store: &Store,
     uploads: Vec<FileUpload>,
     is_end: impl Fn(&UploadError) -> bool,
     deadline: Instant,
-) -> Result<(SentFiles, Vec<UploadError>), UploadError> {
+) -> Result<(SentFiles, Vec<UploadError>), (UploadError, SentFiles)> {
     let (mut done, mut failed, mut end) = (SentFiles::new(), Vec::new(), None);
     let mut sending = JoinSet::new();
     let mut uploads = uploads.into_iter();
@@ -53,10 +53,7 @@ pub(super) async fn send_all(
     }
     match end {
         None => Ok((done, failed)),
-        Some(error) => {
-            discard_all(&**store, &done).await;
-            Err(error)
-        }
+        Some(error) => Err((error, done)),
     }
 }
 
@@ -83,11 +80,16 @@ pub(super) async fn finish_all(
     Ok(placed)
 }
 
-/// Deletes temporary files until one cannot be deleted. The next attempt removes the others.
-async fn discard_all(store: &dyn FileStore, sent: &[(FileUpload, u64)]) {
-    for (upload, _) in sent {
-        if !upload.discard(store).await {
-            return;
+/// Deletes temporary files until one cannot be deleted or the time is over. The next attempt removes the others.
+pub(super) async fn discard_all(store: &dyn FileStore, sent: &[(FileUpload, u64)]) {
+    let discard = async {
+        for (upload, _) in sent {
+            if !upload.discard(store).await {
+                return;
+            }
         }
+    };
+    if timeout(REMOVE_MAX, discard).await.is_err() {
+        tracing::warn!("cannot remove all temporary files in time");
     }
 }

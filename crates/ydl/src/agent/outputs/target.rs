@@ -19,8 +19,8 @@ use ydl_storage::{
     store::{FileEntry, FileStore, Store, remove_abandoned},
 };
 
-/// Timeout for the removal of a temporary file.
-const REMOVE_MAX: Duration = Duration::from_secs(60);
+/// Timeout for the removal of temporary files.
+pub(super) const REMOVE_MAX: Duration = Duration::from_secs(60);
 
 /// Error of an upload.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::{
     Copied, OutputError,
-    batch::{Placed, finish_all, send_all},
+    batch::{Placed, discard_all, finish_all, send_all},
     collect::{OutputFile, OutputFiles, gather},
     reservations::{contents, theirs},
     target::{FileUpload, UploadError, UploadTarget, discard},
@@ -180,7 +180,9 @@ impl<'a> UploadRun<'a> {
                 temporary: format!("{temporary}/{}", item.name),
                 target: target.of(&item.name),
             });
-            let (done, _) = send_all(&store, uploads.collect(), |_| true, deadline).await?;
+            let sent = send_all(&store, uploads.collect(), |_| true, deadline).await;
+            // The whole temporary directory is removed.
+            let (done, _) = sent.map_err(|(error, _)| error)?;
             if store.rename(&temporary, &base, deadline).await? {
                 let bytes = done.iter().map(|(_, bytes)| bytes).sum();
                 return Ok(Placed { files: done.len() as u64, bytes, failures: Vec::new() });
@@ -225,7 +227,13 @@ impl<'a> UploadRun<'a> {
             }
         }
         let is_end = |error: &UploadError| error.is_transient;
-        let (done, failed) = send_all(&store, uploads, is_end, deadline).await?;
+        let (done, failed) = match send_all(&store, uploads, is_end, deadline).await {
+            Ok(sent) => sent,
+            Err((error, done)) => {
+                discard_all(&*store, &done).await;
+                return Err(error);
+            }
+        };
         let mut placed = finish_all(&*store, done, deadline).await?;
         placed.failures.extend(failures.into_iter().chain(failed));
         Ok(placed)
