@@ -20,14 +20,15 @@ pub(super) fn container_exit(
     diagnostics: &str,
     memory_mib: u64,
 ) -> ContainerExit {
+    let of_node = without_program_output(diagnostics);
     // The helper of a node that cannot run an image exits with an arbitrary code.
     if exit != ExitStatus::Exited(0)
-        && let Some(why) = runtime::image_error(diagnostics)
+        && let Some(why) = runtime::image_error(of_node)
     {
         return ContainerExit::NodeFault { reason: why };
     }
     match exit {
-        ExitStatus::Exited(LOADER_FAILURE) if is_loader_failure(diagnostics) => {
+        ExitStatus::Exited(LOADER_FAILURE) if is_loader_failure(of_node) => {
             ContainerExit::NodeFault { reason: cannot_execute(exit, diagnostics) }
         }
         ExitStatus::Exited(NOT_EXECUTABLE | NOT_FOUND) => {
@@ -51,6 +52,22 @@ pub(super) fn container_exit(
         // Later versions may add statuses. A negative status never comes from the program.
         other => node_fault(diagnostics, &format!("its node ended it with status {other}")),
     }
+}
+
+/// Cuts diagnostics before the end of a program's output, which a node appends under the name of its file.
+fn without_program_output(diagnostics: &str) -> &str {
+    let mut start = 0;
+    for line in diagnostics.split_inclusive('\n') {
+        let name = line.split_once("Last ").and_then(|(_, rest)| rest.split_once(" bytes of "));
+        if let Some((count, name)) = name
+            && count.bytes().all(|digit| digit.is_ascii_digit())
+            && !["agent.stderr", "prelaunch.err"].iter().any(|own| name.starts_with(own))
+        {
+            return &diagnostics[..start];
+        }
+        start += line.len();
+    }
+    diagnostics
 }
 
 /// Returns true if the dynamic loader rejected this binary. Diagnostics may also quote a program of the job.

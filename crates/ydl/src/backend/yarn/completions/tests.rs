@@ -116,6 +116,12 @@ fn every_exit_status_is_mapped() {
              worker-0.attempt-1.stderr :\n./train: /lib64/libc.so.6: version `GLIBC_2.34' not found",
             completed(1),
         ),
+        (
+            1,
+            "[2026-01-31 12:00:00.123]Last 4096 bytes of worker-0.attempt-1.stderr :\nfind: command not found\n\
+             ./ydl: version `GLIBC_2.34' not found\n",
+            completed(1),
+        ),
         (154, "", ContainerExit::NodeLost),
         (-100, "Container released by application", ContainerExit::Released),
         (-100, "Container released on a *lost* node", ContainerExit::NodeLost),
