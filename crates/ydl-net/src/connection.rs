@@ -72,6 +72,8 @@ pub(super) struct ServerContext<'a> {
     /// Memory left for request bodies, in KiB.
     pub(super) bodies: &'a Semaphore,
     pub(super) draining: watch::Receiver<bool>,
+    /// Connections may have several requests.
+    pub(super) keep_alive: bool,
 }
 
 /// A connection after its handshake.
@@ -143,9 +145,9 @@ impl<'a> ServerConnection<'a> {
                     }
                 },
             };
-            let draining = *self.context.draining.borrow();
+            let is_last = !self.context.keep_alive || *self.context.draining.borrow();
             let after =
-                if draining && after == Disposition::Keep { Disposition::Close } else { after };
+                if is_last && after == Disposition::Keep { Disposition::Close } else { after };
             self.finish(reply, &method, after).await?;
             if after != Disposition::Keep {
                 break;
@@ -338,8 +340,10 @@ impl<'a> ServerConnection<'a> {
         };
         with_timeout(limit, "the reply was not read", sending).await?;
         if after == Disposition::CloseUnread {
-            // The connection closes either way.
-            let most = (self.context.limits.body_bytes_max as u64).saturating_mul(DISCARD_FACTOR);
+            // The connection closes either way. A server without bodies gets small ones too.
+            let Limits { body_bytes_max, header_bytes_max, .. } = *self.context.limits;
+            let most = (body_bytes_max as u64).saturating_mul(DISCARD_FACTOR);
+            let most = most.max(header_bytes_max as u64);
             let _ = timeout(limit, self.take(most, false)).await;
         }
         Ok(())

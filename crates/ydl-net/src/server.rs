@@ -112,8 +112,8 @@ pub async fn serve<Who, Admit, Answer, Answered>(
     accept(listener, Some(TlsAcceptor::from(tls)), limits, stop, admit, answer).await;
 }
 
-/// Serves HTTP like [`serve`], without TLS: for content that is no secret, to clients that do not know the job's
-/// certificate.
+/// Serves HTTP like [`serve`], without TLS and with one request for each connection: for content that is no secret, to
+/// clients that do not know the job's certificate. All connections count as unauthenticated.
 pub async fn serve_plain<Who, Admit, Answer, Answered>(
     listener: TcpListener,
     limits: Limits,
@@ -284,10 +284,13 @@ async fn serve_connection<Who, Answered: Future<Output = Reply>>(
             }
         }
     };
-    let context = ServerContext { limits: &state.limits, bodies: &state.bodies, draining };
+    // Without TLS no request is authorized: each connection has one, and can be evicted.
+    let keep_alive = state.tls.is_some();
+    let ServerState { limits, bodies, .. } = &*state;
+    let context = ServerContext { limits, bodies, draining, keep_alive };
     let admit = |head: &Head| {
         let who = (handlers.0)(head)?;
-        authenticated.store(true, Ordering::Relaxed);
+        authenticated.store(keep_alive, Ordering::Relaxed);
         Ok(who)
     };
     if let Err(error) = ServerConnection::new(stream, peer, context).run(&admit, &handlers.1).await
