@@ -12,14 +12,14 @@ use crate::{
     },
 };
 use tokio::sync::watch;
-use ydl_core::{JobView, Outcome};
+use ydl_core::Outcome;
 use ydl_proto::messages::JobSnapshot;
 
 impl<B: Backend, D: Journal> Master<B, D> {
     /// Publishes the state of the job on its page from now on.
     pub(in crate::master) fn show_page(&mut self, page: watch::Sender<PageState>) {
         self.page = Some(page);
-        self.update_page(self.view());
+        self.update_page();
     }
 
     /// Follows what has changed since the last call: events, reported progress, priority.
@@ -38,11 +38,13 @@ impl<B: Backend, D: Journal> Master<B, D> {
         if number == self.status_number && reported.is_empty() {
             return;
         }
-        let view = self.view();
-        let estimated = JobProgress::estimate(job.spec(), &view, &reported);
+        let estimated = JobProgress::estimate(job.spec(), &job.view(), &reported);
         self.advance(estimated);
-        self.status_number = self.watchers.number();
-        self.update_page(view);
+        let number = self.watchers.number();
+        if number != self.status_number {
+            self.status_number = number;
+            self.update_page();
+        }
     }
 
     /// Writes and shows the final snapshot.
@@ -77,7 +79,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
         if let Some(Outcome::Succeeded) = self.job.outcome() {
             self.advance(JobProgress::DONE);
         }
-        self.update_page(self.view());
+        self.update_page();
     }
 
     /// Raises the progress. A restarted task does not lower it, and neither does another master.
@@ -92,12 +94,10 @@ impl<B: Backend, D: Journal> Master<B, D> {
         self.watchers.changed();
     }
 
-    fn view(&self) -> JobView {
-        snapshot(0, &self.job, &self.agents, &self.links, self.clock.now()).view
-    }
-
-    fn update_page(&mut self, view: JobView) {
+    fn update_page(&self) {
         if let Some(page) = &self.page {
+            let now = self.clock.now();
+            let view = snapshot(0, &self.job, &self.agents, &self.links, now).view;
             page.send_replace(PageState::of(view, self.progress, self.priority));
         }
     }
