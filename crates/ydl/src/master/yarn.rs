@@ -140,7 +140,7 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, MasterError> {
 
     let tls = bootstrap.identity.server();
     let tls = tls.map_err(|e| MasterError::JobFailed(Report::internal(e.to_string())))?;
-    let page = serve_page(bootstrap).await?;
+    let page = serve_page(bootstrap, &listener);
     let yarn = yarn_setup(bootstrap, &hdfs, &address, &page, &state).await?;
     let this = process::Identity::this().ok_or_else(|| Report::internal("cannot read `/proc`"))?;
     let published = MasterAddress {
@@ -168,7 +168,9 @@ async fn run_job(bootstrap: &MasterBootstrap) -> Result<Outcome, MasterError> {
     let publisher = HdfsPublisher::start(hdfs.clone(), layout, attempt, &bootstrap.dir);
     let mut master = Master::new(state, bootstrap.dir.clone(), backend, journal);
     master.distribute_tokens(bootstrap.agent_credentials.clone());
-    master.show_page(page.server.state());
+    if let Some(server) = &page.server {
+        master.show_page(server.state());
+    }
     if bootstrap.attempt > 1 {
         master.recover(live);
     }

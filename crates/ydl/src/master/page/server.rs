@@ -4,14 +4,16 @@ use super::{ClusterPages, PageState, html::render};
 use hyper::{Method, StatusCode};
 use std::{
     collections::BTreeSet,
+    io,
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
+    thread,
     time::Duration,
 };
 use tokio::{
     net::{TcpListener, lookup_host},
-    sync::watch,
-    task::JoinSet,
+    runtime,
+    sync::{oneshot, watch},
     time::{sleep, timeout},
 };
 use ydl_net::{
@@ -49,10 +51,10 @@ const HEADERS: [(&str, &str); 4] = [
     ("cache-control", "no-store"),
 ];
 
-/// Server of a job's page. Dropping it closes the page.
+/// Server of a job's page, with its own thread: requests do not delay the job. Dropping it closes the page.
 pub(in crate::master) struct PageServer {
     state: watch::Sender<PageState>,
-    _tasks: JoinSet<()>,
+    _stop: oneshot::Sender<()>,
 }
 
 struct PageHandler {
@@ -70,19 +72,36 @@ impl PageServer {
         id: &str,
         pages: ClusterPages,
         state: PageState,
-    ) -> PageServer {
+    ) -> io::Result<PageServer> {
         let (state, state_rx) = watch::channel(state);
         let page =
             PageHandler { id: id.to_owned(), pages, state: state_rx, proxies: Mutex::default() };
         let page = Arc::new(page);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(Arc::clone(&page).look_up());
-        let respond = move |(), request: ydl_net::request::Request| {
-            let reply = page.reply(request.head.peer.ip());
-            std::future::ready(reply)
+        let listener = listener.into_std()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serve = async move {
+            let listener = TcpListener::from_std(listener)?;
+            let lookups = Arc::clone(&page);
+            let respond = move |(), request: ydl_net::request::Request| {
+                let reply = page.reply(request.head.peer.ip());
+                std::future::ready(reply)
+            };
+            let stop = async {
+                // Sent or dropped, it has the same meaning.
+                let _ = stopped.await;
+            };
+            tokio::select! {
+                () = lookups.look_up() => {}
+                () = serve_plain(listener, LIMITS, stop, admit, respond) => {}
+            }
+            Ok(())
         };
-        tasks.spawn(serve_plain(listener, LIMITS, std::future::pending(), admit, respond));
-        PageServer { state, _tasks: tasks }
+        thread::Builder::new().name("page".to_owned()).spawn(move || {
+            if let Err(error) = block_on(serve) {
+                tracing::warn!("cannot serve the job's page: {error}");
+            }
+        })?;
+        Ok(PageServer { state, _stop: stop })
     }
 
     /// Returns the sender of the state to show.
@@ -99,23 +118,43 @@ impl PageHandler {
         with_headers(Reply::new("text/html; charset=utf-8", page))
     }
 
-    /// Keeps the addresses of the proxies up to date.
+    /// Keeps the addresses of the proxies up to date. An address is withdrawn once all hosts are resolved without it.
     async fn look_up(self: Arc<PageHandler>) {
         loop {
+            let (mut found, mut is_complete) = (BTreeSet::new(), true);
             for host in &self.pages.proxies {
                 match timeout(LOOKUP_MAX, lookup_host((host.as_str(), 0))).await {
                     Ok(Ok(addresses)) => {
-                        let addresses = addresses.map(|address| address.ip().to_canonical());
-                        let mut known = self.proxies.lock().unwrap_or_else(PoisonError::into_inner);
-                        known.extend(addresses);
+                        found.extend(addresses.map(|address| address.ip().to_canonical()));
+                        continue;
                     }
                     Ok(Err(error)) => tracing::debug!("cannot resolve `{host}`: {error}"),
                     Err(_) => tracing::debug!("cannot resolve `{host}` in time"),
                 }
+                is_complete = false;
             }
+            self.update(found, is_complete);
             sleep(LOOKUP_INTERVAL).await;
         }
     }
+
+    /// Replaces the known addresses, or extends them if some are missing.
+    fn update(&self, found: BTreeSet<IpAddr>, is_complete: bool) {
+        let mut known = self.proxies.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_complete {
+            true => *known = found,
+            false => known.extend(found),
+        }
+    }
+}
+
+/// Runs a server on this thread.
+fn block_on(serve: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(serve);
+    // Do not wait for name lookups in progress.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Accepts requests for the page. Replies have a body: the proxy turns 204 and 304 into errors.
@@ -153,7 +192,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let proxies = proxies.iter().map(|host| (*host).to_owned()).collect();
         let pages = ClusterPages { is_open, proxies, ..ClusterPages::default() };
-        (PageServer::start(listener, ID, pages, PageState::starting("secret")), address)
+        (PageServer::start(listener, ID, pages, PageState::starting("secret")).unwrap(), address)
     }
 
     async fn exchange(address: std::net::SocketAddr, request: &str) -> String {
@@ -212,6 +251,35 @@ mod tests {
         check("431", &format!("GET / HTTP/1.0\r\nx: {}\r\n\r\n", "x".repeat(32 << 10))).await;
         check("400", "\u{16}\u{3}\u{1}\r\n\r\n").await;
         check("200", "GET / HTTP/1.0\r\n\r\n").await;
+    }
+
+    #[tokio::test]
+    async fn a_busy_master_does_not_delay_the_page() {
+        use std::io::{Read, Write};
+
+        let (_server, address) = served(true, &[]).await;
+        // Blocks this thread, as the event loop of a busy master does.
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut page = String::new();
+        // Ends because each connection has one request.
+        stream.read_to_string(&mut page).unwrap();
+        assert!(page.contains(ID), "{page}");
+    }
+
+    #[test]
+    fn addresses_of_a_proxy_are_withdrawn_by_a_complete_lookup() {
+        let (_, state) = watch::channel(PageState::starting("job"));
+        let (id, pages) = (ID.to_owned(), ClusterPages::default());
+        let handler = PageHandler { id, pages, state, proxies: Mutex::default() };
+        let address = |last| IpAddr::from([192, 0, 2, last]);
+        let known = || handler.proxies.lock().unwrap().clone();
+        handler.update([address(1)].into(), true);
+        handler.update([address(2)].into(), false);
+        assert_eq!(known(), [address(1), address(2)].into());
+        handler.update([address(2)].into(), true);
+        assert_eq!(known(), [address(2)].into());
     }
 
     #[tokio::test]

@@ -2,7 +2,10 @@
 
 use super::{REQUEST_TIMEOUT, bootstrap::MasterBootstrap};
 use crate::master::page::{ClusterPages, PageServer, PageState};
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
 use tokio::{
     net::{TcpListener, lookup_host},
     time::timeout,
@@ -44,18 +47,31 @@ pub(super) fn public_address(host: Option<&str>, listener: &TcpListener) -> Resu
 
 /// Page of the job, with its addresses during and after the job.
 pub(super) struct JobPage {
-    pub(super) server: PageServer,
+    /// None if it cannot be served: the job does not need it.
+    pub(super) server: Option<PageServer>,
+    /// Empty without a server.
     pub(super) url: String,
     pub(super) final_url: String,
 }
 
-/// Serves the page of the job, which says that the master starts.
-pub(super) async fn serve_page(bootstrap: &MasterBootstrap) -> Result<JobPage, Report> {
-    let listener = listen(bootstrap.host.as_deref()).await?;
-    let url = format!("http://{}/", public_address(bootstrap.host.as_deref(), &listener)?);
+/// Serves the page of the job on the address of the API. The page says that the master starts.
+pub(super) fn serve_page(bootstrap: &MasterBootstrap, api: &TcpListener) -> JobPage {
     let SubmittedJob { id, spec, .. } = &bootstrap.submitted;
     let pages = ClusterPages::of(&bootstrap.config, id, spec);
     let final_url = pages.application.clone().unwrap_or_default();
-    let server = PageServer::start(listener, id, pages, PageState::starting(&spec.name));
-    Ok(JobPage { server, url, final_url })
+    let serve = || -> io::Result<_> {
+        let listener = server::listen(SocketAddr::new(api.local_addr()?.ip(), 0))?;
+        let host = bootstrap.host.as_deref();
+        let address =
+            public_address(host, &listener).map_err(|error| io::Error::other(error.what))?;
+        let server = PageServer::start(listener, id, pages, PageState::starting(&spec.name))?;
+        Ok((server, format!("http://{address}/")))
+    };
+    match serve() {
+        Ok((server, url)) => JobPage { server: Some(server), url, final_url },
+        Err(error) => {
+            tracing::warn!("cannot serve the job's page: {error}");
+            JobPage { server: None, url: String::new(), final_url }
+        }
+    }
 }
