@@ -18,11 +18,12 @@ use tokio::{
     time::{Instant, sleep},
 };
 use yarn_native::{
+    config::Config,
     credentials::Format,
     node::{self, ContainerErrorKind, NmClient, NodeError},
     types::{Access, Container, ContainerId, LaunchContext, NodeId},
 };
-use ydl_core::{Event, RoleName};
+use ydl_core::{Event, RoleName, spec::ClusterOptions};
 use ydl_net::secret::{Scope, Secret};
 use ydl_os::report::Report;
 use ydl_proto::{files::StagedFile, version::to_json_line};
@@ -30,8 +31,9 @@ use ydl_storage::hdfs::AgentTokens;
 
 /// Command of every container. The node substitutes `<LOG_DIR>`, shows the files in it and aggregates them. When a
 /// container fails, its diagnostics include the end of the newest file with `stderr` in its name.
-const COMMAND: &str = "exec ./ydl agent --container-logs <LOG_DIR> \
-    1><LOG_DIR>/agent.stdout 2><LOG_DIR>/agent.stderr";
+const COMMAND: &str = "exec ./ydl agent 1><LOG_DIR>/agent.stdout 2><LOG_DIR>/agent.stderr";
+/// Argument with which the output of programs is in the same directory.
+const CONTAINER_LOGS: &str = " --container-logs <LOG_DIR>";
 /// Maximum number of containers per call. Short calls keep a slow node from failing all of them.
 const BATCH_MAX: usize = 64;
 /// Time to retry a launch. A restarting node needs a few seconds.
@@ -210,10 +212,20 @@ impl Launcher {
     }
 }
 
+/// Returns false if the job limits its viewers, but the pages of nodes do not check users.
+fn may_show_output(options: &ClusterOptions, config: &Config) -> bool {
+    let has_lists = options.viewers.is_some() || options.modifiers.is_some();
+    !has_lists || config.access_lists().ok() == Some(true)
+}
+
 /// Returns the files and the command that all agents share.
 fn common(setup: &YarnSetup) -> Result<LaunchContext, Report> {
     let staged = &setup.staged;
-    let mut launch = LaunchContext::command(COMMAND);
+    let mut command = COMMAND.to_owned();
+    if may_show_output(&setup.spec.cluster_options, &setup.config) {
+        command.push_str(CONTAINER_LOGS);
+    }
+    let mut launch = LaunchContext::command(command);
     let mut add = |name: String, content: &StagedFile| {
         launch.resources.insert(name, local_resource(content)?);
         Ok::<(), Report>(())
@@ -237,4 +249,21 @@ fn common(setup: &YarnSetup) -> Result<LaunchContext, Report> {
         }
     }
     Ok(launch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yarn_native::config::Environment;
+
+    #[test]
+    fn output_of_a_job_with_viewers_is_shown_only_by_nodes_that_check_users() {
+        let mut config = Config::defaults(Environment::default());
+        let mut options = ClusterOptions::default();
+        assert!(may_show_output(&options, &config));
+        options.viewers = Some("alice".to_owned());
+        assert!(!may_show_output(&options, &config));
+        config.set("yarn.acl.enable", "true", "a test");
+        assert!(may_show_output(&options, &config));
+    }
 }
