@@ -6,7 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// Bytes, as `{"text": …}` if they are UTF-8, else as `{"base64": …}`. Shared, so that a reply to many readers copies
+/// Bytes, as `{"text": …}` if they are UTF-8 without control characters other than tabs and line ends, else as
+/// `{"base64": …}`: a control character takes six bytes in JSON. Shared, so that a reply to many readers copies
 /// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Blob(pub Arc<[u8]>);
@@ -55,9 +56,12 @@ impl AsRef<[u8]> for Blob {
 
 impl Serialize for Blob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let written = match std::str::from_utf8(&self.0) {
-            Ok(text) => WrittenBlob::Text(text),
-            Err(_) => WrittenBlob::Base64(STANDARD.encode(&self.0)),
+        let is_short = |text: &&str| {
+            !text.bytes().any(|byte| byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t'))
+        };
+        let written = match std::str::from_utf8(&self.0).ok().filter(is_short) {
+            Some(text) => WrittenBlob::Text(text),
+            None => WrittenBlob::Base64(STANDARD.encode(&self.0)),
         };
         written.serialize(serializer)
     }
@@ -185,8 +189,11 @@ mod tests {
             assert_eq!(serde_json::from_str::<Blob>(json).unwrap(), blob);
         };
         check(b"", r#"{"text":""}"#);
-        check("é\n\0".as_bytes(), r#"{"text":"é\n\u0000"}"#);
+        check("é\r\n\t\"".as_bytes(), r#"{"text":"é\r\n\t\""}"#);
+        check(&[0, 0, 0], r#"{"base64":"AAAA"}"#);
         check(&[0xff, 0x00], r#"{"base64":"/wA="}"#);
+        let escaped: Blob = serde_json::from_str(r#"{"text":"\u0000"}"#).unwrap();
+        assert_eq!(escaped, Blob::from([0].as_slice()));
         for bad in [r#"{"base64":"/w"}"#, r#"{"hex":"00"}"#, r#""text""#, "{}"] {
             assert!(serde_json::from_str::<Blob>(bad).is_err(), "{bad}");
         }
