@@ -96,6 +96,16 @@ class Masters(unittest.TestCase):
         with mock.patch.object(master_client, "_tls", side_effect=tls):
             self.assertEqual(master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=TEST_TIMEOUT_S).status, 200)
 
+    def test_a_response_that_is_too_large_is_not_requested_again(self) -> None:
+        self.write("YDL_MASTER_FILE", self.serve())
+        with mock.patch.object(master_client, "_tls", side_effect=lambda plain, _: plain) as tls:
+            with mock.patch.object(master_client, "_MAX_BODY_BYTES", 4):
+                with self.assertRaises(ydl.Error) as raised:
+                    master_client.MasterClient().call("GET", "/v1/kv/a", retry_timeout=0.0)
+        self.assertNotIsInstance(raised.exception, ydl.Unreachable)
+        self.assertIn("more than 4 bytes", raised.exception.message)
+        self.assertEqual(tls.call_count, 1)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -158,7 +158,11 @@ class MasterClient:
         raw = connection.getresponse()
         content = raw.read(_MAX_BODY_BYTES + 1)
         if len(content) > _MAX_BODY_BYTES:
-            raise http.client.HTTPException("the response is too large")
+            self._drop()
+            # A repeated request would get the same response.
+            raise Error(
+                f"the response of the job's master has more than {_MAX_BODY_BYTES} bytes", "read fewer keys at once"
+            )
         if raw.will_close:
             self._drop()
         fields = {name.lower(): value for name, value in raw.getheaders()}

@@ -20,12 +20,6 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Returns true if no step writes.
-    pub fn is_read_only(&self) -> bool {
-        let mut steps = self.on_success.iter().chain(&self.on_failure);
-        steps.all(|step| matches!(step, Step::Read { .. }))
-    }
-
     /// Replaces the owners of conditions and steps: tasks in a request, containers in the store.
     pub fn map_owners<E>(
         &mut self,

@@ -4,7 +4,7 @@ mod forward;
 mod logs;
 
 use super::{
-    inbox::{DurableFlag, Envelope, MasterRequest},
+    inbox::{DurableFlag, Envelope, JobChange, MasterRequest},
     kv::{OnlyIf, Op, Wait},
     kv_service::KvRequest,
     links::SessionId,
@@ -219,6 +219,10 @@ fn parse_request(
         let by = container.clone();
         MasterRequest::Kv { by, request }
     };
+    let change = |change| {
+        let by = container.clone();
+        MasterRequest::Change { by, change }
+    };
     let request = match (&head.method, &path[1..]) {
         (&Method::POST, ["sync"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
@@ -271,18 +275,18 @@ fn parse_request(
         }
         (&Method::GET, ["tasks"]) => MasterRequest::Tasks,
         (&Method::GET, ["spec"]) => MasterRequest::Spec,
-        (&Method::POST, ["tasks"]) => MasterRequest::AddTask(parse(&body)?),
+        (&Method::POST, ["tasks"]) => change(JobChange::AddTask(parse(&body)?)),
         (&Method::DELETE, ["tasks", task]) => {
             let id = task.parse().map_err(|_| bad(format!("`{task}` is not a task")))?;
-            MasterRequest::StopTask(id)
+            change(JobChange::StopTask(id))
         }
-        (&Method::POST, ["end"]) => MasterRequest::End(parse(&body)?),
+        (&Method::POST, ["end"]) => change(JobChange::End(parse(&body)?)),
         (&Method::PUT, ["progress"]) => {
             let ProgressReport { progress } = parse(&body)?;
             if !(0.0..=1.0).contains(&progress) {
                 return Err(bad(format!("progress is from 0 to 1, not {progress}")));
             }
-            MasterRequest::Progress(progress)
+            change(JobChange::Progress(progress))
         }
         (&Method::POST, ["kv"]) => kv(KvRequest::Apply(Op::Transact(parse(&body)?))),
         (&Method::GET, ["kv"]) => {

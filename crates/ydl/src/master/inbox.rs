@@ -105,14 +105,13 @@ pub enum MasterRequest {
     Tasks,
     /// A program or a client reads the job's specification.
     Spec,
-    /// A program or a client adds a task.
-    AddTask(messages::TaskAddition),
-    /// A program or a client stops one task for good.
-    StopTask(TaskId),
-    /// A program or a client ends the job with an outcome.
-    End(messages::EndRequest),
-    /// A program or a client reports the progress of the job.
-    Progress(f32),
+    /// A program or a client changes the job.
+    Change {
+        /// Container of the program; none for a client.
+        by: Option<ContainerId>,
+        /// Requested change.
+        change: JobChange,
+    },
     /// A program or a client accesses the key-value store.
     Kv {
         /// Container of the program; none for a client.
@@ -177,6 +176,19 @@ pub enum MasterRequest {
     },
 }
 
+/// Change of the job that a program or a client requests.
+#[derive(Debug)]
+pub enum JobChange {
+    /// Adds a task.
+    AddTask(messages::TaskAddition),
+    /// Stops one task for good.
+    StopTask(TaskId),
+    /// Ends the job with an outcome.
+    End(messages::EndRequest),
+    /// Sets the progress of the job.
+    Progress(f32),
+}
+
 impl MasterRequest {
     /// Returns true if a timeout means "no change" instead of an error.
     pub(crate) fn may_time_out(&self) -> bool {
@@ -196,10 +208,7 @@ impl MasterRequest {
             | MasterRequest::Scale { .. }
             | MasterRequest::Tasks
             | MasterRequest::Spec
-            | MasterRequest::AddTask(_)
-            | MasterRequest::StopTask(_)
-            | MasterRequest::End(_)
-            | MasterRequest::Progress(_)
+            | MasterRequest::Change { .. }
             | MasterRequest::LogReply { .. }
             | MasterRequest::Metrics { .. }
             | MasterRequest::Forward { .. }

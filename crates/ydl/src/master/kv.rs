@@ -31,6 +31,12 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 pub(crate) const KEYS_MAX: usize = 10_000;
 /// Maximum size of all keys and values.
 pub(crate) const STORE_BYTES_MAX: usize = 64 << 20;
+/// Maximum number of conditions and steps of a transaction.
+pub(crate) const STEPS_MAX: usize = 1_000;
+/// Maximum number of entries that the steps of a transaction read or delete: every key of the store once.
+pub(crate) const TRANSACTION_ENTRIES_MAX: usize = KEYS_MAX;
+/// Maximum size of the keys and values that a transaction returns.
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 16 << 20;
 pub(crate) const WAITERS_MAX: usize = 10_000;
 pub const NAME_BYTES_MAX: usize = 128;
 pub(crate) const EVENT_BYTES_MAX: usize = 64 << 10;

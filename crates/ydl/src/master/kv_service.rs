@@ -59,12 +59,18 @@ impl KvService {
         out: &mut Outbox,
     ) -> Option<Op> {
         let (reply, done) = match request {
-            KvRequest::Apply(op) => match self.apply(op.clone(), out) {
-                // Reads need no record.
-                Ok(reply) if op.is_read_only() => (reply, None),
-                Ok(reply) => (reply, Some(op)),
-                Err(error) => (error_reply(&error), None),
-            },
+            KvRequest::Apply(op) => {
+                let before = self.store.revision();
+                match self.apply(op.clone(), out) {
+                    Ok(reply) => {
+                        // An operation without a change needs no record.
+                        let changed =
+                            matches!(op, Op::Emit { .. }) || self.store.revision() != before;
+                        (reply, changed.then_some(op))
+                    }
+                    Err(error) => (error_reply(&error), None),
+                }
+            }
             KvRequest::Get { key, wait } => match self.store.entry(&key) {
                 Some(entry) => (to_reply(WaitResult::Entry(entry)), None),
                 None if wait => {

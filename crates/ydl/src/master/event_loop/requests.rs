@@ -13,7 +13,6 @@ use crate::{
         kv_service::KvRequest,
         links::SessionId,
         outbox::Effect,
-        progress::JobProgress,
     },
 };
 use tokio::{sync::oneshot, time::Instant};
@@ -100,21 +99,9 @@ impl<B: Backend, D: Journal> Master<B, D> {
                 };
                 self.outbox.respond(respond_to, reply);
             }
-            MasterRequest::AddTask(addition) => {
-                let reply = self.on_add_task(addition);
+            MasterRequest::Change { by, change } => {
+                let reply = self.on_change(by.as_ref(), change);
                 self.outbox.respond(respond_to, reply);
-            }
-            MasterRequest::StopTask(task) => {
-                let reply = self.on_stop_task(task);
-                self.outbox.respond(respond_to, reply);
-            }
-            MasterRequest::End(end) => {
-                let reply = self.on_end(end);
-                self.outbox.respond(respond_to, reply);
-            }
-            MasterRequest::Progress(progress) => {
-                self.advance(JobProgress::from_fraction(progress));
-                self.outbox.respond(respond_to, Reply::empty());
             }
             MasterRequest::Kv { request: KvRequest::Apply(Op::Transact(transaction)), .. } => {
                 self.on_transaction(transaction, respond_to);

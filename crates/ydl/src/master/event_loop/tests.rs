@@ -4,7 +4,9 @@ mod harness;
 
 use super::*;
 use crate::master::{
-    inbox::{DurableFlag, MasterRequest, MasterResponse, inbox},
+    inbox::{DurableFlag, JobChange, MasterRequest, MasterResponse, inbox},
+    kv::Op,
+    kv_service::KvRequest,
     recovered::Replay,
 };
 pub(in crate::master) use harness::job_spec;
@@ -210,6 +212,13 @@ impl MasterHarness {
         (response, durable)
     }
 
+    async fn request(&self, request: MasterRequest) -> Receiver<MasterResponse> {
+        let (respond_to, response) = oneshot::channel();
+        let envelope = Envelope { request, respond_to, durable: DurableFlag::default() };
+        self.requests.send(envelope).await.unwrap();
+        response
+    }
+
     fn calls(&self) -> String {
         self.cluster.borrow_mut().calls.drain(..).collect::<Vec<_>>().join(", ")
     }
@@ -301,6 +310,63 @@ async fn progress_never_decreases_and_survives_the_master() {
     let mut successor = harness.successor();
     successor.run().await;
     assert_eq!(successor.cluster.borrow().progress, [0.5]);
+}
+
+fn try_reply(mut response: Receiver<MasterResponse>) -> ydl_net::request::Reply {
+    match response.try_recv() {
+        Ok(MasterResponse::Http(reply)) => reply,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_program_of_an_ended_container_changes_nothing() {
+    let changes = || {
+        let end = r#"{"outcome": "failed", "reason": "an old program"}"#;
+        [
+            JobChange::Progress(0.9),
+            JobChange::AddTask(serde_json::from_str(r#"{"role": "worker"}"#).unwrap()),
+            JobChange::StopTask("worker:0".parse().unwrap()),
+            JobChange::End(serde_json::from_str(end).unwrap()),
+        ]
+    };
+    let mut harness = MasterHarness::new_job(usize::MAX);
+    harness.run().await;
+    for change in changes() {
+        let by = Some(ContainerId::from("old"));
+        let response = harness.request(MasterRequest::Change { by, change }).await;
+        assert_eq!(harness.run().await, None);
+        assert_eq!(try_reply(response).status, 410);
+    }
+    assert!(!harness.history().contains("job-ending"), "{}", harness.history());
+    harness.master.update_status();
+    assert!(harness.cluster.borrow().progress.is_empty());
+    for by in [Some(container(0)), None] {
+        let change = JobChange::Progress(0.5);
+        let response = harness.request(MasterRequest::Change { by, change }).await;
+        harness.run().await;
+        assert!(try_reply(response).status.is_success());
+    }
+}
+
+#[tokio::test]
+async fn operations_without_a_change_are_not_journaled() {
+    let mut harness = MasterHarness::new_job(usize::MAX);
+    harness.run().await;
+    let before = harness.cluster.borrow().journaled.len();
+    let apply = |json: &str| {
+        let op = Op::Transact(serde_json::from_str(json).unwrap());
+        MasterRequest::Kv { by: None, request: KvRequest::Apply(op) }
+    };
+    let unmet =
+        r#"{"if": [{"exists": {"key": "a"}}], "then": [{"delete": {"keys": {"key": "a"}}}]}"#;
+    let set = r#"{"then": [{"put": {"key": "a", "value": {"text": "1"}}}]}"#;
+    for (json, records) in [(unmet, 0), (set, 1), (unmet, 2), (unmet, 2)] {
+        let response = harness.request(apply(json)).await;
+        harness.run().await;
+        assert!(try_reply(response).status.is_success());
+        assert_eq!(harness.cluster.borrow().journaled.len() - before, records, "{json}");
+    }
 }
 
 #[tokio::test]

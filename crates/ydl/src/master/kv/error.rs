@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    EVENT_BYTES_MAX, KEY_BYTES_MAX, KEYS_MAX, NAME_BYTES_MAX, STORE_BYTES_MAX, VALUE_BYTES_MAX,
-    WAITERS_MAX,
+    EVENT_BYTES_MAX, KEY_BYTES_MAX, KEYS_MAX, NAME_BYTES_MAX, STEPS_MAX, STORE_BYTES_MAX,
+    TRANSACTION_BYTES_MAX, TRANSACTION_ENTRIES_MAX, VALUE_BYTES_MAX, WAITERS_MAX,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,14 @@ pub enum KvError {
     NoValue {
         key: String,
     },
+    /// A transaction has too many conditions or steps.
+    TooManySteps {
+        count: usize,
+    },
+    /// The steps of a transaction read or delete too many entries.
+    TooManyEntries,
+    /// The entries that a transaction returns are too large.
+    ResultTooLarge,
     TooManyKeys,
     Full,
     TooManyWaiters,
@@ -54,7 +62,11 @@ impl KvError {
             | Self::NameLetter { .. }
             | Self::NoValue { .. } => 400,
             Self::Changed { .. } => 409,
-            Self::ValueTooLong { .. } | Self::EventTooLong { .. } => 413,
+            Self::ValueTooLong { .. }
+            | Self::EventTooLong { .. }
+            | Self::TooManySteps { .. }
+            | Self::TooManyEntries
+            | Self::ResultTooLarge => 413,
             Self::TooManyWaiters => 503,
             Self::TooManyKeys | Self::Full => 507,
         }
@@ -65,6 +77,10 @@ impl KvError {
         match self {
             Self::ValueTooLong { .. } | Self::EventTooLong { .. } => {
                 Some("keep large data in a file and give its path")
+            }
+            Self::TooManySteps { .. } | Self::TooManyEntries => Some("use several transactions"),
+            Self::ResultTooLarge => {
+                Some("use smaller ranges or `keys_only`, or list the keys page by page")
             }
             Self::TooManyKeys | Self::Full => Some("delete unused keys, or give them an owner"),
             Self::Changed { .. } => Some("read the key again before you write it"),
@@ -105,6 +121,18 @@ impl fmt::Display for KvError {
             Self::NoValue { key } => {
                 write!(f, "`{key}` does not exist, so it has no value to keep")
             }
+            Self::TooManySteps { count } => write!(
+                f,
+                "the transaction has {count} conditions and steps, and the maximum is {STEPS_MAX}"
+            ),
+            Self::TooManyEntries => write!(
+                f,
+                "the transaction reads or deletes more than {TRANSACTION_ENTRIES_MAX} entries"
+            ),
+            Self::ResultTooLarge => write!(
+                f,
+                "the transaction would return more than {TRANSACTION_BYTES_MAX} bytes of keys and values"
+            ),
             Self::TooManyKeys => write!(f, "the store has {KEYS_MAX} keys, the most it can hold"),
             Self::Full => {
                 write!(f, "keys and values would take more than {STORE_BYTES_MAX} bytes")

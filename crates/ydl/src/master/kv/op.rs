@@ -40,13 +40,6 @@ pub enum Op {
     },
 }
 
-impl Op {
-    /// Returns true if it only reads.
-    pub fn is_read_only(&self) -> bool {
-        matches!(self, Op::Transact(transaction) if transaction.is_read_only())
-    }
-}
-
 /// Precondition of a put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,5 +1,6 @@
 //! Transactions: conditions, and steps that are applied together or not at all.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -10,7 +11,8 @@ use ydl_proto::transaction::{
 
 use super::error::{check_key, check_prefix};
 use super::{
-    KEYS_MAX, Key, KvError, KvStore, STORE_BYTES_MAX, StoredValue, VALUE_BYTES_MAX, WaiterId, entry,
+    KEYS_MAX, KvError, KvStore, STEPS_MAX, STORE_BYTES_MAX, TRANSACTION_BYTES_MAX,
+    TRANSACTION_ENTRIES_MAX, VALUE_BYTES_MAX, WaiterId, entry,
 };
 
 impl KvStore {
@@ -20,6 +22,10 @@ impl KvStore {
         affected: &mut BTreeSet<WaiterId>,
     ) -> Result<TransactionOutcome, KvError> {
         let Transaction { conditions, on_success, on_failure } = transaction;
+        let count = conditions.len() + on_success.len() + on_failure.len();
+        if count > STEPS_MAX {
+            return Err(KvError::TooManySteps { count });
+        }
         for condition in &conditions {
             check_key(key_of(condition))?;
         }
@@ -61,19 +67,28 @@ impl KvStore {
         // Sizes of keys with their values after the steps so far; none for a deleted key.
         let mut changed: BTreeMap<String, Option<usize>> = BTreeMap::new();
         let (mut keys, mut bytes) = (self.slots.len(), self.bytes);
+        // Entries examined and bytes returned so far.
+        let (mut examined, mut returned) = (0, 0);
         for step in steps {
             match step {
-                Step::Read { keys: range, .. } => check_range(range)?,
-                Step::Delete { keys: range, .. } => {
+                Step::Read { keys: range, keys_only } | Step::Delete { keys: range, keys_only } => {
                     check_range(range)?;
-                    let stored = self.between(range).map(|(key, _)| key.to_string());
-                    let new = changed.keys().filter(|key| includes(range, key)).cloned();
+                    let stored = between(&self.slots, range).map(|(key, _)| key.to_string());
+                    let new = between(&changed, range).map(|(key, _)| key.clone());
                     let all: BTreeSet<String> = stored.chain(new).collect();
+                    examined += all.len();
+                    if examined > TRANSACTION_ENTRIES_MAX {
+                        return Err(KvError::TooManyEntries);
+                    }
                     for key in all {
-                        if let Some(size) = self.size(&key, &changed) {
+                        let Some(size) = self.size(&key, &changed) else {
+                            continue;
+                        };
+                        returned += if *keys_only { key.len() } else { size };
+                        if matches!(step, Step::Delete { .. }) {
                             (keys, bytes) = (keys - 1, bytes - size);
+                            changed.insert(key, None);
                         }
-                        changed.insert(key, None);
                     }
                 }
                 Step::Put { key, value, .. } => {
@@ -90,8 +105,12 @@ impl KvStore {
                     };
                     keys += usize::from(old.is_none());
                     bytes = bytes - old.unwrap_or(0) + size;
+                    returned += old.unwrap_or(0);
                     changed.insert(key.clone(), Some(size));
                 }
+            }
+            if returned > TRANSACTION_BYTES_MAX {
+                return Err(KvError::ResultTooLarge);
             }
             if keys > KEYS_MAX {
                 return Err(KvError::TooManyKeys);
@@ -144,25 +163,25 @@ impl KvStore {
     }
 
     fn entries_between(&self, range: &KeyRange, keys_only: bool) -> Vec<Entry> {
-        let entries = self.between(range).map(|(key, slot)| match keys_only {
+        let entries = between(&self.slots, range).map(|(key, slot)| match keys_only {
             true => Entry { value: Blob::from(""), ..entry(key, slot) },
             false => entry(key, slot),
         });
         entries.collect()
     }
+}
 
-    fn between<'a>(
-        &'a self,
-        range: &'a KeyRange,
-    ) -> impl Iterator<Item = (&'a Key, &'a StoredValue)> {
-        let start = match range {
-            KeyRange::Key(key) | KeyRange::Prefix(key) => Bound::Included(key.as_str()),
-            KeyRange::Between { start: Some(start), .. } => Bound::Included(start.as_str()),
-            KeyRange::Between { start: None, .. } => Bound::Unbounded,
-        };
-        let slots = self.slots.range::<str, _>((start, Bound::Unbounded));
-        slots.take_while(move |(key, _)| includes(range, key))
-    }
+fn between<'a, K: Ord + Borrow<str>, V>(
+    map: &'a BTreeMap<K, V>,
+    range: &'a KeyRange,
+) -> impl Iterator<Item = (&'a K, &'a V)> {
+    let start = match range {
+        KeyRange::Key(key) | KeyRange::Prefix(key) => Bound::Included(key.as_str()),
+        KeyRange::Between { start: Some(start), .. } => Bound::Included(start.as_str()),
+        KeyRange::Between { start: None, .. } => Bound::Unbounded,
+    };
+    let found = map.range::<str, _>((start, Bound::Unbounded));
+    found.take_while(move |(key, _)| includes(range, (*key).borrow()))
 }
 
 fn key_of(condition: &Condition) -> &String {
@@ -287,6 +306,42 @@ mod tests {
         let json =
             format!(r#"{{"then": [{{"put": {{"key": "b", "value": {{"text": "{large}"}}}}}}]}}"#);
         assert!(matches!(run(&mut store, &json), Err(KvError::ValueTooLong { .. })));
+    }
+
+    /// Returns a transaction of so many equal steps.
+    fn repeated(step: &str, count: usize) -> String {
+        format!(r#"{{"then": [{}]}}"#, vec![step; count].join(","))
+    }
+
+    #[test]
+    fn a_transaction_has_limited_steps_entries_and_results() {
+        let mut store = KvStore::new();
+        let large = "x".repeat(VALUE_BYTES_MAX);
+        for at in 0..17 {
+            let put = format!(r#"{{"put": {{"key": "{at}", "value": {{"text": "{large}"}}}}}}"#);
+            run(&mut store, &repeated(&put, 1)).expect("it fits");
+        }
+        let revision = store.revision();
+        let owned = r#"{"put": {"key": "1", "owner": "c1"}}"#;
+        let one = r#"{"read": {"keys": {"key": "2"}}}"#;
+        let all = r#"{"read": {"keys": {"between": {}}, "keys_only": true}}"#;
+        let deleted = r#"{"delete": {"keys": {"between": {}}, "keys_only": true}}"#;
+        for (step, count, error) in [
+            (all, STEPS_MAX + 1, KvError::TooManySteps { count: STEPS_MAX + 1 }),
+            (all, STEPS_MAX, KvError::TooManyEntries),
+            (deleted, STEPS_MAX, KvError::TooManyEntries),
+            (r#"{"read": {"keys": {"between": {}}}}"#, 1, KvError::ResultTooLarge),
+            (r#"{"delete": {"keys": {"between": {}}}}"#, 1, KvError::ResultTooLarge),
+            (one, 16, KvError::ResultTooLarge),
+            (owned, 16, KvError::ResultTooLarge),
+        ] {
+            assert_eq!(error.status(), 413);
+            let found = run(&mut store, &repeated(step, count));
+            assert_eq!(found.map(|_| ()), Err(error), "{count} times {step}");
+            assert_eq!(store.revision(), revision);
+        }
+        run(&mut store, &repeated(one, 15)).expect("it is below the limit");
+        run(&mut store, &repeated(deleted, 10)).expect("it is below the limit");
     }
 
     #[test]

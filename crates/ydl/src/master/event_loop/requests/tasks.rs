@@ -4,14 +4,15 @@ use super::super::Master;
 use crate::{
     backend::Backend,
     master::{
-        inbox::MasterResponse,
+        inbox::{JobChange, MasterResponse},
         journal::{Journal, JournalRecord},
         kv::Op,
         kv_service::KvRequest,
+        progress::JobProgress,
     },
 };
 use tokio::sync::oneshot;
-use ydl_core::{Cause, Event, Outcome, RoleName, TaskId, spec::SpecIssue};
+use ydl_core::{Cause, ContainerId, Event, Outcome, RoleName, TaskId, spec::SpecIssue};
 use ydl_net::request::Reply;
 use ydl_proto::{
     messages::{AddedTask, EndRequest, RequestedOutcome, TaskAddition},
@@ -22,7 +23,24 @@ use ydl_proto::{
 const REASON_CHARS_MAX: usize = 4096;
 
 impl<B: Backend, D: Journal> Master<B, D> {
-    pub(super) fn on_add_task(&mut self, addition: TaskAddition) -> Reply {
+    /// Changes the job. A program of an attempt that is over cannot: its node may have been unreachable since.
+    pub(super) fn on_change(&mut self, by: Option<&ContainerId>, change: JobChange) -> Reply {
+        if let Some(container) = by.filter(|by| self.job.task_in_container(by).is_none()) {
+            let what = format!("container `{container}` has ended and cannot change the job");
+            return Reply::error(410, what, None);
+        }
+        match change {
+            JobChange::AddTask(addition) => self.on_add_task(addition),
+            JobChange::StopTask(task) => self.on_stop_task(task),
+            JobChange::End(end) => self.on_end(end),
+            JobChange::Progress(progress) => {
+                self.advance(JobProgress::from_fraction(progress));
+                Reply::empty()
+            }
+        }
+    }
+
+    fn on_add_task(&mut self, addition: TaskAddition) -> Reply {
         let TaskAddition { role, env } = addition;
         let role = RoleName::from(role);
         if let Some(reply) = self.ending() {
@@ -42,7 +60,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
         Reply::json(&AddedTask { task: TaskId { role, index } })
     }
 
-    pub(super) fn on_stop_task(&mut self, task: TaskId) -> Reply {
+    fn on_stop_task(&mut self, task: TaskId) -> Reply {
         if let Some(reply) = self.ending() {
             return reply;
         }
@@ -55,7 +73,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
         }
     }
 
-    pub(super) fn on_end(&mut self, end: EndRequest) -> Reply {
+    fn on_end(&mut self, end: EndRequest) -> Reply {
         let reason = end.reason.chars().filter(|c| !c.is_control() || *c == '\n');
         let reason: String = reason.take(REASON_CHARS_MAX).collect();
         let or =
