@@ -5,7 +5,7 @@ use crate::{
     action::Action,
     ending::TaskResult,
     id::{RoleName, TaskId},
-    spec::{Completion, RestartScope, SpecIssue},
+    spec::{Completion, RestartScope, SpecIssue, check_added_env},
 };
 use alloc::{
     collections::BTreeMap,
@@ -16,9 +16,18 @@ use alloc::{
 };
 
 impl Job {
-    /// Checks whether one more task of a role can be added. An invalid request is ignored.
-    pub fn check_task_add(&self, name: &RoleName) -> Result<(), Vec<SpecIssue>> {
+    /// Checks whether one more task of a role can be added, with these variables of its own. An
+    /// invalid request is ignored.
+    pub fn check_task_add(
+        &self,
+        name: &RoleName,
+        env: &BTreeMap<String, String>,
+    ) -> Result<(), Vec<SpecIssue>> {
         let role = self.independent_role(name).map_err(|issue| vec![issue])?;
+        let issues = check_added_env(name, env);
+        if !issues.is_empty() {
+            return Err(issues);
+        }
         self.check_scale(name, self.roles[role].want.saturating_add(1))
     }
 
@@ -51,7 +60,7 @@ impl Job {
         env: BTreeMap<String, String>,
         out: &mut Vec<Action>,
     ) {
-        if self.stage != Stage::Active || self.check_task_add(name).is_err() {
+        if self.stage != Stage::Active || self.check_task_add(name, &env).is_err() {
             return;
         }
         let Ok(role) = self.independent_role(name) else {

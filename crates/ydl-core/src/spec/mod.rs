@@ -26,6 +26,7 @@ pub use policy::{
 };
 pub(crate) use role::one;
 pub use role::{Command, Memory, Range, Resources, RoleSpec};
+pub(crate) use validate::check_added_env;
 pub use validate::{MAX_TASKS, SpecIssue};
 
 use crate::{

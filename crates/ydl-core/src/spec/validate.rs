@@ -2,12 +2,13 @@
 //! point at the line.
 
 use super::{
-    Backoff, Command, JobSpecBuilder, Output, OutputScope, RoleSpec, dependencies, elastic, image,
+    Backoff, Command, Completion, JobSpecBuilder, Output, OutputScope, RoleSpec, dependencies,
+    elastic, image,
 };
-use crate::time::Span;
+use crate::{id::RoleName, time::Span};
 use alloc::{
     borrow::ToOwned,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     format,
     string::{String, ToString},
     vec::Vec,
@@ -18,6 +19,9 @@ use core::fmt;
 pub const MAX_TASKS: u64 = 20_000;
 /// Maximum number of processes of a task.
 const MAX_PROCESSES: u32 = 64;
+/// Maximum size of the variables of a task that is added to a running job.
+const ADDED_ENV_BYTES_MAX: usize = 64 << 10;
+const EMPTY_ROLE_HINT: &str = "leave the role out, or give it at least one instance";
 /// Maximum length of a job's or role's name.
 const MAX_NAME_LEN: usize = 64;
 /// Minimum heartbeat timeout that a healthy agent can meet.
@@ -65,12 +69,14 @@ pub(super) fn check(builder: &JobSpecBuilder) -> Vec<SpecIssue> {
         }
         role(&mut all, &key, spec);
         // A role whose tasks start on their own may get its first task later.
-        let needs_task =
-            builder.gang.together || builder.roles.iter().all(|other| other.instances == 0);
-        if spec.instances == 0 && needs_task {
-            let hint = "leave the role out, or give it at least one instance";
+        let all_empty = builder.roles.iter().all(|other| other.instances == 0);
+        if spec.instances == 0 && (builder.gang.together || all_empty) {
+            let hint = EMPTY_ROLE_HINT;
             let message = "a role of 0 instances does nothing".to_owned();
             all.add(&format!("{key}.instances"), message, hint);
+        } else if spec.instances == 0 && ends_at_once(builder, spec) {
+            let message = "the outcome of the job depends on a role of 0 instances".to_owned();
+            all.add(&format!("{key}.instances"), message, EMPTY_ROLE_HINT);
         }
     }
     strict_placement(&mut all, builder);
@@ -95,6 +101,23 @@ pub(super) fn check(builder: &JobSpecBuilder) -> Vec<SpecIssue> {
     }
     all.0.extend(builder.framework.issues(builder));
     all.0
+}
+
+/// Returns true if the job would end at once or never, since it waits for a role without tasks.
+fn ends_at_once(builder: &JobSpecBuilder, empty: &RoleSpec) -> bool {
+    let others_decide = || {
+        let mut roles = builder.roles.iter();
+        roles.any(|role| role.completion == Completion::All && role.instances > 0)
+    };
+    match empty.completion {
+        Completion::Primary | Completion::Any => true,
+        Completion::All => {
+            let decides =
+                |role: &RoleSpec| matches!(role.completion, Completion::Primary | Completion::Any);
+            !others_decide() && !builder.roles.iter().any(decides)
+        }
+        Completion::Service | Completion::Follows | Completion::Sidecar => false,
+    }
 }
 
 fn name(all: &mut SpecIssues, key: &str, name: &str) {
@@ -344,6 +367,24 @@ fn one_name(builder: &JobSpecBuilder, output: &Output) -> Option<String> {
         "{tasks} tasks would write `{}` to the same destination `{}`",
         output.from, output.to
     ))
+}
+
+/// Checks the variables of a task that is added to a running job.
+pub(crate) fn check_added_env(role: &RoleName, env: &BTreeMap<String, String>) -> Vec<SpecIssue> {
+    let mut all = SpecIssues(Vec::new());
+    let key = format!("roles.{role}.env");
+    environment(&mut all, &key, env.keys());
+    for (name, _) in env.iter().filter(|(_, value)| value.contains('\0')) {
+        all.add(&key, format!("the value of `{name}` has a NUL byte"), "");
+    }
+    let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > ADDED_ENV_BYTES_MAX {
+        let message = format!(
+            "the variables of the task have {bytes} bytes, and the maximum is {ADDED_ENV_BYTES_MAX}"
+        );
+        all.add(&key, message, "put large values into the key-value store");
+    }
+    all.0
 }
 
 fn environment<'a>(all: &mut SpecIssues, key: &str, names: impl Iterator<Item = &'a String>) {

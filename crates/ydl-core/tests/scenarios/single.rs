@@ -105,3 +105,50 @@ fn a_job_ends_with_the_requested_outcome() {
             finish: failed: the data is stale"#]],
     );
 }
+
+#[test]
+fn a_role_that_decides_the_outcome_has_a_task() {
+    check(
+        "
+        role worker 2
+        role server 1 service
+        running
+        scalable worker 0
+        scalable server 0",
+        expect![[r#"
+            running: worker:0 in c1, worker:1 in c2, server:0 in c3 in round 1, of 2 worker, 1 server
+            worker to 0: the outcome of the job depends on a role of 0 instances
+            server to 0: yes"#]],
+    );
+    check(
+        "
+        role worker 1 decides
+        role driver 1
+        running
+        scalable worker 0
+        scalable driver 0",
+        expect![[r#"
+            running: worker:0 in c1, driver:0 in c2 in round 1, of 1 worker, 1 driver
+            worker to 0: the outcome of the job depends on a role of 0 instances
+            driver to 0: yes"#]],
+    );
+}
+
+#[test]
+fn an_added_task_has_valid_variables() {
+    let large = format!("LARGE={}", "x".repeat(64 << 10));
+    for variable in ["YDL_MASTER=x", &large, "=x"] {
+        check(
+            &format!(
+                "
+                role worker 1
+                role driver 1
+                add worker {variable}
+                states"
+            ),
+            expect![[r#"
+                · the job started
+                worker:0 requested, driver:0 requested"#]],
+        );
+    }
+}

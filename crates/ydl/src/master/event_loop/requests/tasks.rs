@@ -46,13 +46,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
         if let Some(reply) = self.ending() {
             return reply;
         }
-        let is_variable = |(name, value): (&String, &String)| {
-            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
-        };
-        if !env.iter().all(is_variable) {
-            return Reply::error(400, "`env` has an invalid variable", None);
-        }
-        if let Err(issues) = self.job.check_task_add(&role) {
+        if let Err(issues) = self.job.check_task_add(&role, &env) {
             return rejection(issues);
         }
         let index = self.job.next_index(&role).unwrap_or_default();
