@@ -96,7 +96,7 @@ class SkeinTestCase(LocalJobTestCase):
         return path
 
     def service(self, script: str, **more) -> skein.Service:
-        return skein.Service(resources=skein.Resources("128 MiB", 1), script=script.replace("python3 ", sys.executable + " "), **more)
+        return skein.Service(resources=skein.Resources("512 MiB", 1), script=script.replace("python3 ", sys.executable + " "), **more)
 
     def start(self, spec: skein.ApplicationSpec):
         app = self.client.submit_and_connect(spec)
@@ -143,7 +143,7 @@ class Echo(SkeinTestCase):
         self.assertEqual((report.state, report.name), ("FINISHED", "echo"))
         logs = self.client.application_logs(app.id)
         # Tasks use ydl's skein, and variables of an added container are its own.
-        self.assertIn("plain Resources<memory=128, vcores=1>", logs["server_0"])
+        self.assertIn("plain Resources<memory=512, vcores=1>", logs["server_0"])
         self.assertIn("red", logs["server_3"])
         self.assertIn(os.path.join("compat", "skein"), logs["server_0"])
         with self.assertRaises(skein.ApplicationNotRunningError):
@@ -183,7 +183,7 @@ class Inside(SkeinTestCase):
         spec = skein.ApplicationSpec(
             services={"worker": self.service("skein kv put current --key worker --value here; sleep 600", instances=0)},
             master=skein.Master(
-                resources=skein.Resources("128 MiB", 1),
+                resources=skein.Resources("512 MiB", 1),
                 script="skein container scale current -s worker -n 1 && skein kv get current --key worker --wait",
             ),
         )
