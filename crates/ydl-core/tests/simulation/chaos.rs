@@ -46,7 +46,7 @@ impl World {
                 let end = ContainerExit::Preempted;
                 world.after(wait, Happening::ContainerSignalled { at, end });
             }),
-            0 if faults.scales && self.random.percent(30) => self.stop_task(),
+            0 if faults.stops && self.random.percent(30) => self.stop_task(),
             0 | 8 if faults.scales => self.scale(),
             9 if faults.kills && self.random.percent(30) => {
                 let now = self.random.percent(30);

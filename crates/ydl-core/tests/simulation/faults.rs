@@ -57,6 +57,8 @@ pub struct Faults {
     pub partitions: bool,
     // People and the master itself.
     pub scales: bool,
+    /// Single tasks are stopped and added.
+    pub stops: bool,
     pub kills: bool,
     pub master_dies: bool,
     pub clock_jumps: bool,
@@ -89,6 +91,7 @@ impl Faults {
             nodes_die: half(),
             partitions: half(),
             scales: half(),
+            stops: false,
             kills: half() && half() && half(),
             master_dies: half(),
             clock_jumps: half(),
@@ -180,8 +183,11 @@ impl Plan {
         // Some schedules lack room for all tasks, temporarily or permanently.
         let room = if calm || random.percent(75) { tasks + 8 } else { random.from(1, tasks) };
         let slots = room.div_ceil(nodes);
+        let spec = beside(ordered(spec, apart), third);
+        // Few schedules, so that scaling happens as often in the others.
+        faults.stops = faults.scales && third.percent(25);
         Plan {
-            spec: beside(ordered(spec, apart), third),
+            spec,
             faults,
             nodes: (0..nodes).map(|_| slots as u32).collect(),
             hostile: if calm { 0 } else { random.from(10, 120) * 1_000 },
