@@ -164,12 +164,14 @@ async fn accept<Who, Admit, Answer, Answered>(
         match accepted {
             Ok((stream, peer)) => {
                 backoff = AcceptBackoff::default();
+                if unauthenticated.make_room(limits.unauthenticated_max) {
+                    state.log_once(peer, &"evicted the oldest unauthenticated connection");
+                    // It ends at once. Until then it would count below, and a burst would keep new connections out.
+                    connections.join_next().await;
+                }
                 if connections.len() >= limits.connections_max {
                     state.log_once(peer, &"too many connections");
                     continue;
-                }
-                if unauthenticated.make_room(limits.unauthenticated_max) {
-                    state.log_once(peer, &"evicted the oldest unauthenticated connection");
                 }
                 let authenticated = Arc::new(AtomicBool::new(false));
                 let connection = connections.spawn(serve_connection(
