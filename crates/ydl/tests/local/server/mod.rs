@@ -4,7 +4,8 @@ mod ambiguous;
 mod harness;
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hyper::Method;
@@ -12,6 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
 use ydl_net::client::{CallError, Client, ClientLimits, Payload};
 use ydl_net::secret::{Scope, Secret};
 use ydl_net::server::{Limits, listen};
@@ -323,6 +325,22 @@ fn timeouts_and_unreachable_servers_are_different_errors() {
     });
 }
 
+/// Listens at the address of a closed listener. A child that another test has just forked holds a copy of that listener
+/// until it executes its program.
+async fn listen_again(address: SocketAddr) -> TcpListener {
+    let listener = async {
+        loop {
+            match listen(address) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                    sleep(Duration::from_millis(10)).await
+                }
+                listener => return listener.unwrap(),
+            }
+        }
+    };
+    timeout(LONG, listener).await.expect("a free port")
+}
+
 #[test]
 fn a_client_reconnects_to_a_restarted_server() {
     run(async {
@@ -331,7 +349,7 @@ fn a_client_reconnects_to_a_restarted_server() {
         assert_eq!(get(&client, "/who").await.unwrap(), "agent.c1");
         first.serving.abort();
         let _ = first.serving.await;
-        let listener = listen(first.address).unwrap();
+        let listener = listen_again(first.address).await;
         let secret = Secret::from_hex(&first.secret.to_hex()).unwrap();
         let _restarted = start_server_at(listener, limits(), first.identity, secret);
         // A POST is never sent twice, so this also shows that the dead connection was noticed.
