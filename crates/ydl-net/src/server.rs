@@ -91,47 +91,17 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves HTTPS until `stop` completes, then drains replies in progress for `limits.drain`. Dropping the future closes all
+/// Serves until `stop` completes, then drains replies in progress for `limits.drain`. Dropping the future closes all
 /// connections at once.
 ///
 /// `admit` authorizes a request before its body is read; `answer` gets its result. The future of an answer is dropped
 /// when the peer disconnects.
+///
+/// Without `tls` it serves HTTP, with one request for each connection: for content that is no secret, to clients that do
+/// not know the job's certificate. All connections then count as unauthenticated.
 pub async fn serve<Who, Admit, Answer, Answered>(
     listener: TcpListener,
-    tls: Arc<ServerConfig>,
-    limits: Limits,
-    stop: impl Future<Output = ()>,
-    admit: Admit,
-    answer: Answer,
-) where
-    Who: Send + 'static,
-    Admit: Fn(&Head) -> Result<Who, Reply> + Send + Sync + 'static,
-    Answer: Fn(Who, Request) -> Answered + Send + Sync + 'static,
-    Answered: Future<Output = Reply> + Send + 'static,
-{
-    accept(listener, Some(TlsAcceptor::from(tls)), limits, stop, admit, answer).await;
-}
-
-/// Serves HTTP like [`serve`], without TLS and with one request for each connection: for content that is no secret, to
-/// clients that do not know the job's certificate. All connections count as unauthenticated.
-pub async fn serve_plain<Who, Admit, Answer, Answered>(
-    listener: TcpListener,
-    limits: Limits,
-    stop: impl Future<Output = ()>,
-    admit: Admit,
-    answer: Answer,
-) where
-    Who: Send + 'static,
-    Admit: Fn(&Head) -> Result<Who, Reply> + Send + Sync + 'static,
-    Answer: Fn(Who, Request) -> Answered + Send + Sync + 'static,
-    Answered: Future<Output = Reply> + Send + 'static,
-{
-    accept(listener, None, limits, stop, admit, answer).await;
-}
-
-async fn accept<Who, Admit, Answer, Answered>(
-    listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<ServerConfig>>,
     limits: Limits,
     stop: impl Future<Output = ()>,
     admit: Admit,
@@ -144,7 +114,7 @@ async fn accept<Who, Admit, Answer, Answered>(
 {
     let (draining, drain) = watch::channel(false);
     let state = Arc::new(ServerState {
-        tls,
+        tls: tls.map(TlsAcceptor::from),
         limits,
         // In KiB, because permits are counted with 32 bits.
         bodies: Semaphore::new(limits.bodies_bytes_max >> 10),

@@ -65,7 +65,7 @@ pub async fn serve(
 ) {
     server::serve(
         listener,
-        tls,
+        Some(tls),
         Limits::default(),
         stop,
         move |head| admit(&secret, head),

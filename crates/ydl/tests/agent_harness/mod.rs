@@ -398,7 +398,7 @@ impl MasterServer {
         };
         let never = std::future::pending();
         let limits = Limits::default();
-        let serving = tokio::spawn(serve(listener, self.tls, limits, never, admit, respond));
+        let serving = tokio::spawn(serve(listener, Some(self.tls), limits, never, admit, respond));
         (address, serving.abort_handle())
     }
 }

@@ -88,16 +88,11 @@ impl<B: Backend, D: Journal> Master<B, D> {
                 let reply = self.agent_requests.on_log_reply(&container, id, found);
                 self.outbox.respond(respond_to, reply);
             }
-            MasterRequest::Tasks | MasterRequest::Spec => {
-                let reply = match request {
-                    MasterRequest::Spec => Reply::json(self.job.spec()),
-                    _ => {
-                        let JobView { roles, tasks, .. } = self.job.view();
-                        let stopped = self.job.stopped_tasks();
-                        Reply::json(&TaskList { roles, tasks, stopped })
-                    }
-                };
-                self.outbox.respond(respond_to, reply);
+            MasterRequest::Spec => self.outbox.respond(respond_to, Reply::json(self.job.spec())),
+            MasterRequest::Tasks => {
+                let JobView { roles, tasks, .. } = self.job.view();
+                let stopped = self.job.stopped_tasks();
+                self.outbox.respond(respond_to, Reply::json(&TaskList { roles, tasks, stopped }));
             }
             MasterRequest::Change { by, change } => {
                 let reply = self.on_change(by.as_ref(), change);
@@ -199,11 +194,10 @@ impl<B: Backend, D: Journal> Master<B, D> {
         respond_to: oneshot::Sender<MasterResponse>,
     ) {
         let reply = match self.job.check_scale(&role, instances) {
-            Ok(()) if self.job.outcome().is_some() => Reply::error(400, "the job is ending", None),
-            Ok(()) => {
+            Ok(()) => self.ending().unwrap_or_else(|| {
                 self.handle_event(Event::ScaleRequested { role, instances });
                 Reply::empty()
-            }
+            }),
             Err(errors) => tasks::rejection(errors),
         };
         self.outbox.respond(respond_to, reply);

@@ -299,9 +299,7 @@ async fn progress_never_decreases_and_survives_the_master() {
         let json = format!(r#"{{"metrics":[{{"name":"progress","value":{value},"at":0}}]}}"#);
         let report = serde_json::from_str(&json).unwrap();
         let request = MasterRequest::Metrics { container: container(0), report };
-        let envelope =
-            Envelope { request, respond_to: oneshot::channel().0, durable: DurableFlag::default() };
-        harness.requests.send(envelope).await.unwrap();
+        drop(harness.request(request).await);
         harness.run().await;
         harness.master.update_status();
         harness.run().await;

@@ -18,7 +18,7 @@ use tokio::{
 };
 use ydl_net::{
     request::{Head, Reply},
-    server::{Limits, serve_plain},
+    server::{Limits, serve},
 };
 
 /// A proxy opens a connection for each request. Others cannot take more than this.
@@ -79,7 +79,7 @@ impl PageServer {
         let page = Arc::new(page);
         let listener = listener.into_std()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let serve = async move {
+        let serving = async move {
             let listener = TcpListener::from_std(listener)?;
             let lookups = Arc::clone(&page);
             let respond = move |(), request: ydl_net::request::Request| {
@@ -92,12 +92,12 @@ impl PageServer {
             };
             tokio::select! {
                 () = lookups.look_up() => {}
-                () = serve_plain(listener, LIMITS, stop, admit, respond) => {}
+                () = serve(listener, None, LIMITS, stop, admit, respond) => {}
             }
             Ok(())
         };
         thread::Builder::new().name("page".to_owned()).spawn(move || {
-            if let Err(error) = block_on(serve) {
+            if let Err(error) = block_on(serving) {
                 tracing::warn!("cannot serve the job's page: {error}");
             }
         })?;

@@ -81,7 +81,7 @@ pub fn start_server_at(
         respond(scope, request, poll_events.clone(), released.clone())
     };
     let tls = identity.server().unwrap();
-    let serving = tokio::spawn(serve(listener, tls, limits, stopped, admit, respond));
+    let serving = tokio::spawn(serve(listener, Some(tls), limits, stopped, admit, respond));
     TestServer { address, identity, secret, polls, release, stop: Some(stop), serving }
 }
 

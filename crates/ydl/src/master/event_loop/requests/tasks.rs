@@ -112,7 +112,8 @@ impl<B: Backend, D: Journal> Master<B, D> {
         }
     }
 
-    fn ending(&self) -> Option<Reply> {
+    /// Rejects a change of a job that is ending.
+    pub(super) fn ending(&self) -> Option<Reply> {
         let ending = self.job.outcome().is_some();
         ending.then(|| Reply::error(400, "the job is ending", None))
     }
