@@ -123,8 +123,7 @@ fn matching<'a>(patterns: &'a [String], path: &str, is_dir: bool) -> Option<&'a 
 
 /// Returns true for paths that are never shipped.
 fn is_secret(path: &str, is_dir: bool) -> bool {
-    let patterns = NEVER_SHIPPED.map(str::to_owned);
-    matching(&patterns, &path.to_lowercase(), is_dir).is_some()
+    is_ignored(NEVER_SHIPPED, &path.to_lowercase(), is_dir)
 }
 
 /// Returns the names in a directory, sorted. Those that a job file cannot contain are left out.
@@ -252,7 +251,7 @@ fn below(pattern: &str, name: &str) -> Option<String> {
     match first {
         "**" => Some(pattern.to_owned()),
         _ if rest.is_empty() => None,
-        _ => is_ignored(&[first.to_owned()], name, true).then(|| format!("/{rest}")),
+        _ => is_ignored([first], name, true).then(|| format!("/{rest}")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The subset of HTTP/1.1 that a server with a few paths needs: request heads, parsed with httparse, and reply heads.
 //!
-//! What httparse leaves open is decided here, always the strict way, so that no proxy and this server can disagree about
-//! where a request ends: lines end with CRLF, and the only length of a body is a single `content-length`.
+//! This module is stricter than httparse, so that no proxy and this server can disagree about where a request ends: lines
+//! end with CRLF, and the only length of a body is a single `content-length`.
 //!
 //! The end of a head is searched here, too. httparse starts at the first byte each time, so a peer that sends a head byte
 //! by byte would have it parsed thousands of times.

@@ -1,18 +1,19 @@
 //! Patterns of files that are left out of a directory.
 
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
 
 /// Returns true if one of the patterns matches a path, relative to the directory.
 ///
 /// `*` and `?` match within a name, `**` matches directories at any depth. A pattern with a `/` that is not its last character
 /// starts at the directory; others match names at any depth. A `/` at the end restricts it to directories.
-pub fn is_ignored<'a>(
-    patterns: impl IntoIterator<Item = &'a String>,
+pub fn is_ignored(
+    patterns: impl IntoIterator<Item = impl AsRef<str>>,
     path: &str,
     is_dir: bool,
 ) -> bool {
     let path: Vec<&str> = path.split('/').collect();
     patterns.into_iter().any(|pattern| {
+        let pattern = pattern.as_ref();
         let for_dirs = pattern.ends_with('/');
         let plain = pattern.trim_end_matches('/');
         let is_anchored = plain.contains('/');

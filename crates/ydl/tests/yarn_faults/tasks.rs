@@ -390,7 +390,7 @@ fn a_master_killed_with_its_node_is_replaced_elsewhere() {
         kill_all(&tree(&start.container));
     }
     signal("-9", &[job.master(1)]);
-    // Whether the cluster counts this failure depends on which timeout expires first, of the master or of the node.
+    // The cluster counts this failure if the timeout of the master expires before that of the node.
     job.wait_led_by(2);
     job.wait_starts(4 + on_node.len());
     job.release();
