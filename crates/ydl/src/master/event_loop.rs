@@ -137,7 +137,8 @@ impl<B: Backend, D: Journal> Master<B, D> {
         self.handle_event(Event::MasterRecovered { live });
     }
 
-    /// Runs the event loop until the job is over.
+    /// Runs the event loop until the job is over, and closes `inbox`: a request that nothing handles any more would keep
+    /// its connection, and so the end of the API server, waiting.
     pub async fn run(&mut self, inbox: &mut mpsc::Receiver<Envelope>) -> Result<Outcome, Fenced> {
         let mut check = interval(CHECK_INTERVAL);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -145,6 +146,8 @@ impl<B: Backend, D: Journal> Master<B, D> {
             self.journal.flush().await?;
             self.perform_effects();
             if let Some(outcome) = self.outcome.take() {
+                inbox.close();
+                while inbox.try_recv().is_ok() {}
                 return Ok(outcome);
             }
             let due = self.job.next_wakeup().map(|at| self.clock.instant(at));

@@ -424,6 +424,22 @@ impl FakeAgent {
     }
 }
 
+#[tokio::test]
+async fn no_request_waits_for_a_master_whose_job_is_over() {
+    let mut harness = MasterHarness::new_job(usize::MAX);
+    harness.run().await;
+    let started = AgentReport::Started { round: 1 };
+    for report in [ready(1), started, exited(1), AgentReport::Stopped { upload_error: None }] {
+        assert!(!harness.requests.is_closed());
+        drop(harness.sync(&container(0), Some(report), 0).await);
+        if let Some(ended) = harness.run().await {
+            ended.unwrap();
+            break;
+        }
+    }
+    assert!(harness.requests.is_closed(), "{}", harness.history());
+}
+
 /// Runs a whole job. The master dies after that many flushes and another recovers.
 async fn run_with_failover_after(flushes: usize) -> (bool, String) {
     let mut harness = MasterHarness::new_job(flushes);
