@@ -13,7 +13,7 @@ use ydl::agent::output::{OutputSpec, Rotation};
 use ydl::agent::program::{Program, ProgramSpec, StartError};
 use ydl::agent::shim_protocol::ShimExit;
 use ydl::agent::{outputs, program};
-use ydl::logs::{Chunk, LogReader};
+use ydl::logs::{LogReader, StreamChunk};
 use ydl_os::process::{Identity, Signal};
 use ydl_testkit::run_in_own_process;
 
@@ -69,7 +69,7 @@ impl ProgramFixture {
     fn log(&self, stream: &str) -> Vec<u8> {
         let mut reader = LogReader::new(self.path("logs"), stream, 0);
         let mut all = Vec::new();
-        while let Chunk::Data { bytes, .. } = reader.read_some().unwrap() {
+        while let StreamChunk::Data { bytes, .. } = reader.read_some().unwrap() {
             all.extend(bytes);
         }
         all

@@ -69,7 +69,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::agent::output::{Capture, OutputSpec, Rotation};
-    use crate::logs::{Chunk, LogReader, LogSegments};
+    use crate::logs::{LogReader, LogSegments, StreamChunk};
     use std::io::Write;
     use std::time::Duration;
 
@@ -98,9 +98,9 @@ mod tests {
         let (mut all, mut missing) = (Vec::new(), 0);
         loop {
             match reader.read_some().unwrap() {
-                Chunk::Data { bytes, .. } => all.extend(bytes),
-                Chunk::Gap { bytes, .. } => missing += bytes,
-                Chunk::End => return (all, missing),
+                StreamChunk::Data { bytes, .. } => all.extend(bytes),
+                StreamChunk::Gap { bytes, .. } => missing += bytes,
+                StreamChunk::End => return (all, missing),
             }
         }
     }

@@ -215,7 +215,7 @@ fn ready(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logs::{Chunk, LogReader, LogSegments};
+    use crate::logs::{LogReader, LogSegments, StreamChunk};
     use std::io::Write;
 
     const TIMEOUT: Duration = Duration::from_secs(10);
@@ -229,9 +229,9 @@ mod tests {
         let (mut all, mut missing) = (Vec::new(), 0);
         loop {
             match reader.read_some().unwrap() {
-                Chunk::Data { bytes, .. } => all.extend(bytes),
-                Chunk::Gap { bytes, .. } => missing += bytes,
-                Chunk::End => return (all, missing),
+                StreamChunk::Data { bytes, .. } => all.extend(bytes),
+                StreamChunk::Gap { bytes, .. } => missing += bytes,
+                StreamChunk::End => return (all, missing),
             }
         }
     }

@@ -9,9 +9,9 @@ use ydl_proto::messages::{ENDED_HEADER, LENGTH_HEADER, LogAttempt};
 /// Maximum time for a response in addition to the long-poll timeout.
 const CALL_MAX: Duration = Duration::from_secs(20);
 
-/// Part of a log file that may still grow.
+/// Part of a log file of a live agent, as the client receives it. The file may still grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogChunk {
+pub struct LogFilePart {
     /// Content; empty if the file did not grow within the timeout.
     pub bytes: Bytes,
     /// Length of the file.
@@ -42,7 +42,7 @@ pub async fn read(
     file: &str,
     offset: u64,
     wait: Duration,
-) -> Result<Option<LogChunk>, CallError> {
+) -> Result<Option<LogFilePart>, CallError> {
     let wait_ms = wait.as_millis();
     let path = format!(
         "/v1/logs?task={task}&attempt={attempt}&file={file}&offset={offset}&wait_ms={wait_ms}"
@@ -51,7 +51,7 @@ pub async fn read(
         return Ok(None);
     };
     let length = response.header(LENGTH_HEADER).and_then(|text| text.parse().ok());
-    Ok(Some(LogChunk {
+    Ok(Some(LogFilePart {
         // A response without a length means that the long poll timed out.
         length: length.unwrap_or(offset),
         ended: response.header(ENDED_HEADER) == Some("1"),

@@ -9,7 +9,7 @@ use crate::{
         cluster::configuration,
         jobs::{JobHandle, JobStatus},
         master_client::{MasterClient, block_on, settled_status},
-        mirror::{LogFilter, Mirror},
+        mirror::{CopySelection, Mirror},
         resolve::{ResolvedJob, resolve_job},
     },
     terminal::{self, counted_bytes},
@@ -273,7 +273,7 @@ async fn logs(
             _ => None,
         };
         let master = master.map(|master| master.client());
-        for failure in mirror.copy_logs(&LogFilter::default(), master).await {
+        for failure in mirror.copy_logs(&CopySelection::default(), master).await {
             terminal::message(format!("note: {failure}"));
         }
     }

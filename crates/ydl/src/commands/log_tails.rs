@@ -7,7 +7,7 @@ mod stream_tail;
 
 use super::dir_watcher::{DirChanges, DirWatcher};
 use crate::{
-    client::mirror::LogFilter,
+    client::mirror::CopySelection,
     logs::LogReader,
     terminal::{LinePrefixer, Paint},
 };
@@ -51,7 +51,7 @@ pub(crate) struct StreamId {
     pub stream: Stream,
 }
 
-/// Selection of streams and lines.
+/// Selection of the streams and lines that are printed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamSelection {
     pub role: Option<String>,
@@ -132,8 +132,8 @@ impl LogTails {
     }
 
     /// Returns the selection of logs to copy from a cluster.
-    pub(crate) fn filter(&self) -> LogFilter {
-        LogFilter {
+    pub(crate) fn copy_selection(&self) -> CopySelection {
+        CopySelection {
             role: self.select.role.clone(),
             index: self.select.index,
             attempt: self.select.attempt,

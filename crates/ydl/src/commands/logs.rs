@@ -13,7 +13,7 @@ use crate::{
         cluster::ClusterClient,
         jobs::{JobHandle, JobStatus},
         master_client::{MasterClient, block_on, settled_status},
-        mirror::{LogFilter, Mirror},
+        mirror::{CopySelection, Mirror},
         resolve::{ResolvedJob, resolve_job},
     },
     terminal,
@@ -75,8 +75,11 @@ async fn print(
     let source = if mirror.is_some() { LogSource::Copy } else { LogSource::Original };
     let mut tails = LogTails::new(&job.dir, source, select.clone(), prefix);
     if let Some(mirror) = &mirror {
-        let wanted =
-            LogFilter { last_only: !args.all_attempts, tail: select.tail, ..tails.filter() };
+        let wanted = CopySelection {
+            last_only: !args.all_attempts,
+            tail: select.tail,
+            ..tails.copy_selection()
+        };
         // Without a token for the master, only HDFS is read.
         let master = match &status {
             JobStatus::Running(place) => MasterClient::to(&job.dir, place).ok(),
@@ -118,7 +121,7 @@ async fn print(
     if !printed_any && printed.is_ok() {
         if let Some(mirror) = mirror.filter(|_| !live)
             && let Some(report) = mirror.last_report()
-            && !mirror.has_attempts(&tails.filter()).await
+            && !mirror.has_attempts(&tails.copy_selection()).await
         {
             check_task(&job, &select)?;
             return aggregated_logs::print(&mirror.cluster, &report, global).await;

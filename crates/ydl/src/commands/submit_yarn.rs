@@ -15,7 +15,7 @@ use crate::{
         cluster::ClusterClient,
         jobs::JobHandle,
         master_client::MasterClient,
-        mirror::{LogFilter, Mirror},
+        mirror::{CopySelection, Mirror},
         preflight,
         submit::{
             inputs,
@@ -146,7 +146,7 @@ async fn follow(
         WaitOutcome::Running(address) => address,
         WaitOutcome::Finished => {
             // A short job may end before its master was seen.
-            let wanted = LogFilter::default();
+            let wanted = CopySelection::default();
             for failure in mirror.copy_logs(&wanted, None).await {
                 renderer.note(&format!("note: {failure}"));
             }

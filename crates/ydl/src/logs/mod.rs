@@ -2,4 +2,4 @@
 
 mod reader;
 
-pub use reader::{Chunk, LogReader, LogSegments};
+pub use reader::{LogReader, LogSegments, StreamChunk};

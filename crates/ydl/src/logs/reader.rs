@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 const CHUNK_BYTES: usize = 64 * 1024;
 const SEGMENTS_PER_READ_MAX: usize = 64;
 
-/// Result of one read.
+/// Result of one read of a stream on disk: across segments, and with gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Chunk {
+pub enum StreamChunk {
     /// Bytes of the stream, from `offset`.
     Data { offset: u64, bytes: Vec<u8> },
     /// Number of bytes from `offset` that were rotated away before they were read.
@@ -108,7 +108,7 @@ impl LogReader {
     }
 
     /// Reads the next chunk, at most 64 KiB. Never waits.
-    pub fn read_some(&mut self) -> io::Result<Chunk> {
+    pub fn read_some(&mut self) -> io::Result<StreamChunk> {
         // Each iteration advances by one segment, and rotation cannot outrun a reader for long.
         for _ in 0..SEGMENTS_PER_READ_MAX {
             if self.open.is_none()
@@ -125,7 +125,7 @@ impl LogReader {
                 return Ok(self.data(bytes));
             }
             let Some(next) = self.segments.list()?.into_iter().find(|found| *found > index) else {
-                return Ok(Chunk::End);
+                return Ok(StreamChunk::End);
             };
             // The writer may have filled this segment after the read above and before it created the next one. Now that
             // the next one exists, the length of this one is final.
@@ -139,20 +139,20 @@ impl LogReader {
                 return Ok(self.gap(start));
             }
         }
-        Ok(Chunk::End)
+        Ok(StreamChunk::End)
     }
 
     /// Opens the segment that contains `offset`. Returns a gap or the end if there is none. `None` with `open` unset: the
     /// segment was just removed; call again.
-    fn open_next(&mut self) -> io::Result<Option<Chunk>> {
+    fn open_next(&mut self) -> io::Result<Option<StreamChunk>> {
         let list = self.segments.list()?;
         let Some(&last) = list.last() else {
-            return Ok(Some(Chunk::End));
+            return Ok(Some(StreamChunk::End));
         };
         let wanted = if last == 0 { 0 } else { self.offset / self.segment_bytes()? };
         let Some(index) = list.into_iter().find(|found| *found >= wanted) else {
             // Beyond the end: the stream may still grow to there.
-            return Ok(Some(Chunk::End));
+            return Ok(Some(StreamChunk::End));
         };
         if index > wanted {
             let start = self.start_of(index)?;
@@ -201,15 +201,15 @@ impl LogReader {
         Ok(bytes)
     }
 
-    fn data(&mut self, bytes: Vec<u8>) -> Chunk {
+    fn data(&mut self, bytes: Vec<u8>) -> StreamChunk {
         let offset = self.offset;
         self.offset += bytes.len() as u64;
-        Chunk::Data { offset, bytes }
+        StreamChunk::Data { offset, bytes }
     }
 
-    fn gap(&mut self, to: u64) -> Chunk {
+    fn gap(&mut self, to: u64) -> StreamChunk {
         let offset = std::mem::replace(&mut self.offset, to);
-        Chunk::Gap { offset, bytes: to - offset }
+        StreamChunk::Gap { offset, bytes: to - offset }
     }
 
     fn start_of(&mut self, index: u64) -> io::Result<u64> {
@@ -237,16 +237,16 @@ mod tests {
     use super::*;
     use std::fs::write;
 
-    fn read_all(reader: &mut LogReader) -> Vec<Chunk> {
+    fn read_all(reader: &mut LogReader) -> Vec<StreamChunk> {
         std::iter::from_fn(|| match reader.read_some().unwrap() {
-            Chunk::End => None,
+            StreamChunk::End => None,
             chunk => Some(chunk),
         })
         .collect()
     }
 
-    fn data(offset: u64, bytes: &[u8]) -> Chunk {
-        Chunk::Data { offset, bytes: bytes.to_vec() }
+    fn data(offset: u64, bytes: &[u8]) -> StreamChunk {
+        StreamChunk::Data { offset, bytes: bytes.to_vec() }
     }
 
     #[test]
@@ -254,7 +254,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let logs = dir.path().join("later");
         let mut reader = LogReader::new(&logs, "stdout", 0);
-        assert_eq!(reader.read_some().unwrap(), Chunk::End);
+        assert_eq!(reader.read_some().unwrap(), StreamChunk::End);
         std::fs::create_dir(&logs).unwrap();
         write(logs.join("stdout.0"), "one").unwrap();
         assert_eq!(read_all(&mut reader), [data(0, b"one")]);
@@ -272,7 +272,7 @@ mod tests {
             write(dir.path().join(name), text).unwrap();
         }
         write(dir.path().join("out.x"), "no segment").unwrap();
-        let gap = |offset, bytes| Chunk::Gap { offset, bytes };
+        let gap = |offset, bytes| StreamChunk::Gap { offset, bytes };
         let read = |offset| read_all(&mut LogReader::new(dir.path(), "out", offset));
         assert_eq!(read(2), [data(2, b"aa"), gap(4, 24), data(28, b"hhhh"), data(32, b"ii")]);
         assert_eq!(read(10), [gap(10, 18), data(28, b"hhhh"), data(32, b"ii")]);
@@ -304,13 +304,15 @@ mod tests {
             write(dir.path().join(name), &piece).unwrap();
         }
         let mut reader = LogReader::new(dir.path(), "out", piece.len() as u64);
-        let Chunk::Data { bytes, .. } = reader.read_some().unwrap() else { panic!("no data") };
+        let StreamChunk::Data { bytes, .. } = reader.read_some().unwrap() else {
+            panic!("no data")
+        };
         assert_eq!(bytes.len(), CHUNK_BYTES);
         std::fs::remove_file(dir.path().join("out.1")).unwrap();
         let lengths: Vec<usize> = read_all(&mut reader)
             .into_iter()
             .map(|chunk| match chunk {
-                Chunk::Data { bytes, .. } => bytes.len(),
+                StreamChunk::Data { bytes, .. } => bytes.len(),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -351,7 +353,7 @@ mod tests {
         }
         let mut reader = LogReader::new(dir.path(), "out", 0);
         let chunks = read_all(&mut reader);
-        let gap = Chunk::Gap { offset: 5, bytes: 3 };
+        let gap = StreamChunk::Gap { offset: 5, bytes: 3 };
         assert_eq!(
             chunks,
             [data(0, b"aaaa"), data(4, b"b"), gap, data(8, b"cccc"), data(12, b"d")]

@@ -9,7 +9,7 @@ mod logs;
 
 use super::{agents::Agents, inbox::MasterResponse};
 use forward::ForwardLimit;
-pub(crate) use logs::LogReply;
+pub(crate) use logs::AgentLogReply;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{
     sync::{OwnedSemaphorePermit, oneshot},

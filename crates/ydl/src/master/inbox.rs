@@ -172,7 +172,7 @@ pub enum MasterRequest {
         /// Number of the request.
         id: u64,
         /// Response.
-        reply: super::agent_requests::LogReply,
+        reply: super::agent_requests::AgentLogReply,
     },
 }
 

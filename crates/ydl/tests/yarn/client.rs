@@ -11,7 +11,7 @@ use yarn_native::types::FinalStatus;
 use ydl::client::{
     applications as job_applications,
     cluster::ClusterClient,
-    mirror::{JobAccess, LogFilter},
+    mirror::{CopySelection, JobAccess},
 };
 use ydl_testkit::yarn::{
     Workspace, applications, block_on, config, hdfs_files, shared, version, wait_finished,
@@ -285,7 +285,7 @@ fn tail_downloads_only_the_end_of_a_long_log() {
         let JobAccess::Full(known, mirror) = opened else {
             panic!("{opened:?}");
         };
-        let wanted = LogFilter { tail: Some(3), ..LogFilter::default() };
+        let wanted = CopySelection { tail: Some(3), ..CopySelection::default() };
         assert_eq!(mirror.copy_logs(&wanted, None).await, Vec::<String>::new());
         let task = "worker:0".parse().expect("a task");
         let copy = known.dir.attempt_logs(&task, 1).join("stdout.0");

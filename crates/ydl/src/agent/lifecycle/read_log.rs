@@ -55,10 +55,11 @@ impl LogPermits {
     }
 }
 
-enum LogResult {
+/// Result of a log request, before it is posted to the master.
+enum LogReadResult {
     NotFound,
     List(Vec<LogAttempt>),
-    Chunk { bytes: Vec<u8>, length: u64, ended: bool },
+    Part { bytes: Vec<u8>, length: u64, ended: bool },
 }
 
 impl Agent {
@@ -84,19 +85,19 @@ async fn read_logs(
     task: TaskId,
     request: LogRequest,
     program_ended: &Notify,
-) -> LogResult {
+) -> LogReadResult {
     let (dir, file, offset, bytes_max, wait_ms) = match request {
         LogRequest::List => {
             let job = job.clone();
             let listed = tokio::task::spawn_blocking(move || list(&job, &task)).await;
-            return LogResult::List(listed.unwrap_or_default());
+            return LogReadResult::List(listed.unwrap_or_default());
         }
         LogRequest::Read { attempt, file, offset, bytes_max, wait_ms } => {
             (job.attempt_logs(&task, attempt), file, offset, bytes_max, wait_ms)
         }
     };
     if !is_plain(&file) {
-        return LogResult::NotFound;
+        return LogReadResult::NotFound;
     }
     let end = Instant::now() + Duration::from_millis(wait_ms).min(WAIT_MAX);
     let bytes_max = bytes_max.min(LOG_BYTES_MAX);
@@ -109,16 +110,16 @@ async fn read_logs(
         match read {
             Ok(Ok((bytes, length, ended))) => {
                 if !bytes.is_empty() || ended || Instant::now() >= end {
-                    return LogResult::Chunk { bytes, length, ended };
+                    return LogReadResult::Part { bytes, length, ended };
                 }
             }
             Ok(Err(error)) => {
                 if error.kind() != io::ErrorKind::NotFound {
                     tracing::debug!("cannot read a log: {}", reason(&error));
                 }
-                return LogResult::NotFound;
+                return LogReadResult::NotFound;
             }
-            Err(_) => return LogResult::NotFound,
+            Err(_) => return LogReadResult::NotFound,
         }
         tokio::select! {
             () = sleep(POLL_INTERVAL) => {}
@@ -192,14 +193,14 @@ fn list(job: &JobDir, task: &TaskId) -> Vec<LogAttempt> {
     each.collect()
 }
 
-async fn send_reply(client: &Client, id: u64, reply: LogResult) {
+async fn send_reply(client: &Client, id: u64, reply: LogReadResult) {
     let (query, payload) = match reply {
-        LogResult::NotFound => ("&not-found".to_owned(), Payload::Nothing),
-        LogResult::List(list) => match Payload::json(&list) {
+        LogReadResult::NotFound => ("&not-found".to_owned(), Payload::Nothing),
+        LogReadResult::List(list) => match Payload::json(&list) {
             Ok(list) => (String::new(), list),
             Err(_) => ("&not-found".to_owned(), Payload::Nothing),
         },
-        LogResult::Chunk { bytes, length, ended } => {
+        LogReadResult::Part { bytes, length, ended } => {
             let ended = if ended { "&ended" } else { "" };
             let query = format!("&length={length}{ended}");
             (query, Payload::Raw(bytes.into()))

@@ -5,7 +5,7 @@
 
 use crate::{
     agent::output::Rotation,
-    logs::{Chunk, LogReader},
+    logs::{LogReader, StreamChunk},
 };
 use std::{path::PathBuf, time::Duration};
 use tokio::time::Instant;
@@ -77,7 +77,7 @@ impl LogStream {
         while shipped < UNSYNCED_BYTES_MAX {
             let chunk = self.reader.read_some().map_err(|error| self.unreadable(&error))?;
             match chunk {
-                Chunk::Data { offset, bytes } => {
+                StreamChunk::Data { offset, bytes } => {
                     let segment = offset / self.rotation.segment_bytes;
                     if self.open.as_ref().is_none_or(|(open, _)| *open != segment)
                         && !self.open(hdfs, segment, offset).await?
@@ -90,8 +90,8 @@ impl LogStream {
                         writer.write(bytes, step_deadline()).await?;
                     }
                 }
-                Chunk::Gap { .. } => {}
-                Chunk::End => {
+                StreamChunk::Gap { .. } => {}
+                StreamChunk::End => {
                     self.sync().await?;
                     return Ok(true);
                 }

@@ -39,9 +39,9 @@ pub(super) enum LogWriter {
     Gone,
 }
 
-/// Selection of logs.
+/// Selection of the logs that a mirror copies.
 #[derive(Clone, Debug, Default)]
-pub struct LogFilter {
+pub struct CopySelection {
     /// Role; all if `None`.
     pub role: Option<String>,
     /// Index of the task; all if `None`.
@@ -56,8 +56,8 @@ pub struct LogFilter {
 
 impl Mirror {
     /// Returns whether HDFS has logs of a selected attempt. Each agent writes at least its program's exit status.
-    pub(crate) async fn has_attempts(&self, filter: &LogFilter) -> bool {
-        let attempts = self.attempts(filter).await;
+    pub(crate) async fn has_attempts(&self, selection: &CopySelection) -> bool {
+        let attempts = self.attempts(selection).await;
         attempts.is_ok_and(|attempts| !attempts.is_empty())
     }
 
@@ -65,10 +65,10 @@ impl Mirror {
     /// Skips unavailable logs and returns a message about each failure.
     pub async fn copy_logs(
         self: &Arc<Self>,
-        filter: &LogFilter,
+        selection: &CopySelection,
         master: Option<Arc<Client>>,
     ) -> Vec<String> {
-        let attempts = match self.attempts(filter).await {
+        let attempts = match self.attempts(selection).await {
             Ok(attempts) => attempts,
             Err(error) => return vec![error.to_string()],
         };
@@ -77,7 +77,7 @@ impl Mirror {
         let mut tasks = JoinSet::new();
         for (task, attempt, is_last) in attempts {
             let (mirror, permits, master) = (self.clone(), permits.clone(), master.clone());
-            let tail = filter.tail;
+            let tail = selection.tail;
             tasks.spawn(async move {
                 let _permit = permits.acquire_owned().await;
                 // Only the last attempt of a running task can have a live agent.
@@ -108,15 +108,18 @@ impl Mirror {
     }
 
     /// Lists the selected attempts in HDFS. The flag is true for the last attempt of a task.
-    async fn attempts(&self, filter: &LogFilter) -> Result<Vec<(TaskId, u32, bool)>, HdfsError> {
-        let roles = match &filter.role {
+    async fn attempts(
+        &self,
+        selection: &CopySelection,
+    ) -> Result<Vec<(TaskId, u32, bool)>, HdfsError> {
+        let roles = match &selection.role {
             Some(role) => vec![role.clone()],
             None => self.names(&self.layout.logs()).await?,
         };
         let mut found = Vec::new();
         for role in roles {
             let role_dir = format!("{}/{role}", self.layout.logs());
-            let indexes = match filter.index {
+            let indexes = match selection.index {
                 Some(index) => vec![index],
                 None => numbers(&self.names(&role_dir).await?),
             };
@@ -124,9 +127,9 @@ impl Mirror {
                 let task = TaskId { role: RoleName::from(role.as_str()), index };
                 let mut attempts = numbers(&self.names(&format!("{role_dir}/{index}")).await?);
                 let last = attempts.iter().max().copied();
-                match filter.attempt {
+                match selection.attempt {
                     Some(wanted) => attempts.retain(|attempt| *attempt == wanted),
-                    None if filter.last_only => attempts = last.into_iter().collect(),
+                    None if selection.last_only => attempts = last.into_iter().collect(),
                     None => attempts.sort_unstable(),
                 }
                 let is_last = |attempt| Some(attempt) == last;

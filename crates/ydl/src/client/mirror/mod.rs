@@ -12,5 +12,5 @@ mod job;
 mod private_dir;
 mod tail;
 
-pub use download::LogFilter;
+pub use download::CopySelection;
 pub use job::{JobAccess, Mirror};

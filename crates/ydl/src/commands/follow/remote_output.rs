@@ -63,7 +63,7 @@ impl RemoteOutput {
     pub(super) async fn finish(&mut self, tails: &LogTails) -> Vec<String> {
         // Two writers to one copy would duplicate its content.
         self.copies.shutdown().await;
-        self.mirror.copy_logs(&tails.filter(), None).await
+        self.mirror.copy_logs(&tails.copy_selection(), None).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Stream;
 use crate::{
-    logs::{Chunk, LogReader},
+    logs::{LogReader, StreamChunk},
     terminal::LinePrefixer,
 };
 use std::path::Path;
@@ -34,11 +34,11 @@ impl StreamTail {
         let mut full = true;
         while out.len() < READ_BYTES_MAX {
             match reader.read_some() {
-                Ok(Chunk::Data { bytes, .. }) => match &mut self.lines {
+                Ok(StreamChunk::Data { bytes, .. }) => match &mut self.lines {
                     Some(lines) => lines.push(&bytes, out),
                     None => out.extend_from_slice(&bytes),
                 },
-                Ok(Chunk::Gap { bytes, .. }) => {
+                Ok(StreamChunk::Gap { bytes, .. }) => {
                     let note = format!("[{bytes} bytes were discarded]\n");
                     match &mut self.lines {
                         Some(lines) => {
@@ -49,7 +49,7 @@ impl StreamTail {
                     }
                 }
                 // Read errors may be temporary: the stream is read again at the end.
-                Ok(Chunk::End) | Err(_) => {
+                Ok(StreamChunk::End) | Err(_) => {
                     full = false;
                     break;
                 }
@@ -77,7 +77,7 @@ pub(super) fn seek_to_lines(reader: &mut LogReader, wanted: usize) {
         let start = reader.offset();
         let mut ends = Vec::new();
         let mut last = start;
-        while let Ok(Chunk::Data { offset, bytes }) = reader.read_some() {
+        while let Ok(StreamChunk::Data { offset, bytes }) = reader.read_some() {
             let newlines = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
             ends.extend(newlines.map(|(n, _)| offset + n as u64 + 1));
             last = offset + bytes.len() as u64;

@@ -14,15 +14,15 @@ use ydl_proto::messages::{AgentRequest, ENDED_HEADER, LENGTH_HEADER, LogRequest}
 const READS_MAX: usize = 256;
 pub(super) const READS_PER_AGENT_MAX: usize = 32;
 
-/// Reply of an agent to a log request.
+/// Result of a log request as the agent posted it, on its way to the client that asked.
 #[derive(Debug)]
-pub enum LogReply {
+pub enum AgentLogReply {
     /// No such log.
     NotFound,
     /// List of files, as JSON.
     List(Vec<u8>),
     /// Part of a file.
-    Chunk {
+    Part {
         /// Content.
         bytes: Vec<u8>,
         /// Length of the file.
@@ -69,18 +69,18 @@ impl AgentRequests {
         &mut self,
         container: &ContainerId,
         id: u64,
-        log_reply: LogReply,
+        agent_reply: AgentLogReply,
     ) -> Reply {
         let Some(waiting) = self.take(container, id, is_read) else {
             return not_pending();
         };
-        let reply = match log_reply {
-            LogReply::NotFound => {
+        let reply = match agent_reply {
+            AgentLogReply::NotFound => {
                 let task = &waiting.numbered.task;
                 Reply::error(404, format!("`{task}` has no such log"), None)
             }
-            LogReply::List(json) => Reply::new("application/json", json),
-            LogReply::Chunk { bytes, length, ended } => {
+            AgentLogReply::List(json) => Reply::new("application/json", json),
+            AgentLogReply::Part { bytes, length, ended } => {
                 Reply::new("application/octet-stream", bytes)
                     .with_header(LENGTH_HEADER, &length.to_string())
                     .with_header(ENDED_HEADER, &u8::from(ended).to_string())

@@ -94,12 +94,12 @@ async fn a_request_reaches_its_agent_once_and_the_reply_its_client() {
     assert!(ids(&mut sent).is_empty());
     let mut late = harness.submit("worker:0");
     assert_eq!(ids(&mut sent), [2]);
-    let found = harness.agent_requests.on_log_reply(&c0(), 1, LogReply::List(b"[]".to_vec()));
+    let found = harness.agent_requests.on_log_reply(&c0(), 1, AgentLogReply::List(b"[]".to_vec()));
     assert_eq!(found.status, 204);
     assert_eq!((status(&mut early), status(&mut late)), (Some(200), None));
-    harness.agent_requests.on_log_reply(&c0(), 2, LogReply::NotFound);
+    harness.agent_requests.on_log_reply(&c0(), 2, AgentLogReply::NotFound);
     assert_eq!(status(&mut late), Some(404));
-    let again = harness.agent_requests.on_log_reply(&c0(), 2, LogReply::NotFound);
+    let again = harness.agent_requests.on_log_reply(&c0(), 2, AgentLogReply::NotFound);
     assert_eq!(again.status, 404);
 }
 
@@ -120,7 +120,7 @@ async fn only_the_requested_agent_replies_and_requests_to_lost_agents_fail() {
     let mut harness = AgentRequestsHarness::new();
     let mut response = harness.submit("worker:0");
     let other = ContainerId::from("c9");
-    let found = harness.agent_requests.on_log_reply(&other, 1, LogReply::List(b"[]".to_vec()));
+    let found = harness.agent_requests.on_log_reply(&other, 1, AgentLogReply::List(b"[]".to_vec()));
     assert_eq!(found.status, 404);
     assert_eq!(status(&mut response), None);
     assert_eq!(status(&mut harness.submit("worker:5")), Some(404));
@@ -171,13 +171,13 @@ async fn a_reply_of_another_kind_is_rejected() {
     let mut harness = AgentRequestsHarness::new();
     let (mut read, mut forward) = (harness.submit("worker:0"), harness.forward("worker:0"));
     assert_eq!(ids(&mut harness.listen(0)), [1, 2]);
-    let rejected = harness.agent_requests.on_log_reply(&c0(), 2, LogReply::NotFound);
+    let rejected = harness.agent_requests.on_log_reply(&c0(), 2, AgentLogReply::NotFound);
     assert_eq!(rejected.status, 404);
     let rejected = harness.agent_requests.on_forward_reply(&c0(), 1, None);
     assert_eq!(rejected.status, 404);
     assert_eq!((status(&mut read), status(&mut forward)), (None, None));
     let accepted = harness.agent_requests.on_forward_reply(&c0(), 2, None);
     assert_eq!((accepted.status.as_u16(), status(&mut forward)), (101, Some(101)));
-    harness.agent_requests.on_log_reply(&c0(), 1, LogReply::NotFound);
+    harness.agent_requests.on_log_reply(&c0(), 1, AgentLogReply::NotFound);
     assert_eq!(status(&mut read), Some(404));
 }

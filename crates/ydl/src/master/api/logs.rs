@@ -2,7 +2,7 @@
 
 use super::{bad, number, request_id, task};
 use crate::master::{
-    agent_requests::{LogReply, REPLY_MAX},
+    agent_requests::{AgentLogReply, REPLY_MAX},
     inbox::MasterRequest,
 };
 use std::time::Duration;
@@ -44,10 +44,10 @@ pub(super) fn parse_reply(
         return Err(bad(format!("the log response exceeds {LOG_BYTES_MAX} bytes")));
     }
     let reply = match (head.query.contains_key("not-found"), number(head, "length")?) {
-        (true, _) => LogReply::NotFound,
-        (false, None) => LogReply::List(body),
+        (true, _) => AgentLogReply::NotFound,
+        (false, None) => AgentLogReply::List(body),
         (false, Some(length)) => {
-            LogReply::Chunk { bytes: body, length, ended: head.query.contains_key("ended") }
+            AgentLogReply::Part { bytes: body, length, ended: head.query.contains_key("ended") }
         }
     };
     Ok(MasterRequest::LogReply { container, id, reply })
