@@ -7,8 +7,8 @@
 //! * `collect`: the files of an output. `paths`: their links.
 //! * `reservations`: destinations and names that belong to this job and task.
 //! * `target`: one file to its destination. `batch`: several. `upload`: all outputs of an ended program.
-//! * `continuous`: outputs and checkpoints of a running program. `restore`: checkpoints of an earlier one. `suspect`: files
-//!   that are known at the destination, or may be half-written.
+//! * `continuous`: outputs and checkpoints of a running program. `restore`: checkpoints of an earlier one.
+//! * `upload_log`: files that are known at the destination, or may be half-written.
 
 mod batch;
 mod collect;
@@ -16,15 +16,15 @@ mod continuous;
 mod paths;
 mod reservations;
 mod restore;
-mod suspect;
 mod target;
 mod upload;
+mod upload_log;
 
 pub(super) use continuous::{ContinuousUpload, ProgramPhase};
 pub(super) use reservations::Reservations;
 pub(super) use restore::Restore;
-pub(super) use suspect::{UploadLog, is_in_order};
-pub(super) use upload::send;
+pub(super) use upload::upload_outputs;
+pub(super) use upload_log::{UploadLog, is_clean_exit};
 
 use super::{
     shipping::{HdfsClients, UploadRequest},
@@ -96,11 +96,11 @@ pub async fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copi
         shared: false,
     };
     let request = UploadRequest {
-        whose: String::new(),
+        owner: String::new(),
         outputs: outputs.iter().map(output).collect(),
-        claims: Reservations { dir: String::new(), job: String::new(), task: String::new() },
+        reservations: Reservations { dir: String::new(), job: String::new(), task: String::new() },
         work: work_dir.to_owned(),
-        sent: UploadLog::default(),
+        upload_log: UploadLog::default(),
         deadline: Instant::now() + COPY_MAX,
     };
     upload::upload(&HdfsClients::new(JobDir::at(work_dir)), &request).await

@@ -3,7 +3,7 @@
 use super::Agent;
 use crate::agent::{
     links::{LinkListener, LinkTasks},
-    outputs::is_in_order,
+    outputs::is_clean_exit,
     ports::PortReservation,
     program::{Program, StartError},
     record::{self, ExitRecord},
@@ -89,7 +89,7 @@ impl Agent {
 
     pub(super) fn on_kill_due(&mut self) {
         if let Some(running) = &mut self.running {
-            running.open_files = self.uploads.sent.look().files;
+            running.open_files = self.uploads.upload_log.scan_open_files().files;
             running.program.kill();
             running.kill_at = None;
         }
@@ -152,9 +152,9 @@ impl Agent {
             ran: Span(running.started_at.elapsed().as_millis() as u64),
             stderr_tail,
         };
-        let in_order = is_in_order(exit.code, running.stop_requested);
+        let clean = is_clean_exit(exit.code, running.stop_requested);
         let ended = running.ended.unwrap_or_else(SystemTime::now);
-        self.uploads.sent.ended(in_order, ended, running.open_files);
+        self.uploads.upload_log.record_exit(clean, ended, running.open_files);
         self.on_ended(running.attempt, exit);
     }
 
@@ -277,7 +277,7 @@ impl Agent {
         match started {
             Ok(program) => {
                 self.meter.outside(program.shim_host_pid());
-                self.uploads.sent.program(program.shim_host_pid());
+                self.uploads.upload_log.set_outside_process(program.shim_host_pid());
                 let round = attempt.round;
                 self.running = Some(RunningProgram {
                     program,

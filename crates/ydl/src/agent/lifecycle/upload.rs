@@ -36,7 +36,7 @@ pub(super) struct Uploads {
     checkpoint: Arc<watch::Sender<ProgramPhase>>,
     /// Deadline of the last checkpoints.
     saved_by: Option<Instant>,
-    pub(super) sent: UploadLog,
+    pub(super) upload_log: UploadLog,
 }
 
 impl Default for Uploads {
@@ -45,7 +45,7 @@ impl Default for Uploads {
             phase: Arc::new(watch::Sender::new(ProgramPhase::Running)),
             checkpoint: Arc::new(watch::Sender::new(ProgramPhase::Running)),
             saved_by: None,
-            sent: UploadLog::default(),
+            upload_log: UploadLog::default(),
         }
     }
 }
@@ -121,26 +121,26 @@ impl Agent {
         };
         // A job without outputs waits no longer than this.
         let saved_by = self.exit_deadline();
-        let kept = self.uploads.finish(until, saved_by);
+        let continuous = self.uploads.finish(until, saved_by);
         let request = UploadRequest {
-            whose: self.task_env.owner_id(&self.submitted),
+            owner: self.task_env.owner_id(&self.submitted),
             outputs,
-            claims: self.task_env.claims(&self.submitted),
+            reservations: self.task_env.reservations(&self.submitted),
             work: self.task_env.program_dir(&self.submitted),
-            sent: self.uploads.sent.clone(),
+            upload_log: self.uploads.upload_log.clone(),
             deadline,
         };
         let worker = self.hdfs_worker.clone();
         let stores = HdfsClients::new(self.task_env.job().clone());
         tokio::spawn(async move {
             let copying = async {
-                kept.await;
+                continuous.await;
                 if request.outputs.is_empty() {
                     return Ok(());
                 }
                 let sent = match &worker {
-                    Some(worker) => worker.send(request).await,
-                    None => Some(outputs::send(&stores, &request).await),
+                    Some(worker) => worker.upload(request).await,
+                    None => Some(outputs::upload_outputs(&stores, &request).await),
                 };
                 let sent = sent.ok_or_else(|| "copying them failed".to_owned())?;
                 sent.map(drop).map_err(|error| error.to_string())
@@ -160,27 +160,27 @@ impl Agent {
     /// Uploads outputs of the program that is about to start while it runs. Cancels the uploads of an earlier program.
     pub(super) fn start_output_uploads(&mut self) {
         self.uploads.phase = Arc::new(watch::Sender::new(ProgramPhase::Running));
-        self.uploads.sent.program(None);
+        self.uploads.upload_log.set_outside_process(None);
         let Some(worker) = &self.hdfs_worker else {
             return;
         };
-        let whose = self.task_env.owner_id(&self.submitted);
+        let owner = self.task_env.owner_id(&self.submitted);
         let outputs = self.task_env.outputs(&self.submitted).into_iter();
-        for (at, leaving) in outputs.enumerate() {
-            if let Some(every) = leaving.every {
-                worker.keep(ContinuousUpload {
+        for (at, output) in outputs.enumerate() {
+            if let Some(every) = output.every {
+                worker.upload_continuously(ContinuousUpload {
                     // A separate owner: half-uploaded files of the final upload or of another output must not be
                     // removed.
-                    whose: format!("kept{at}-{whose}"),
+                    owner: format!("kept{at}-{owner}"),
                     work: self.task_env.program_dir(&self.submitted),
-                    from: leaving.from,
-                    to: leaving.to,
-                    existing: leaving.existing,
-                    shared: leaving.shared,
+                    from: output.from,
+                    to: output.to,
+                    existing: output.existing,
+                    shared: output.shared,
                     mirror: false,
-                    claims: self.task_env.claims(&self.submitted),
+                    reservations: self.task_env.reservations(&self.submitted),
                     every: Duration::from_millis(every.0),
-                    sent: self.uploads.sent.clone(),
+                    upload_log: self.uploads.upload_log.clone(),
                     phase: self.uploads.phase.subscribe(),
                 });
             }
@@ -195,17 +195,17 @@ impl Agent {
         else {
             return;
         };
-        worker.keep(ContinuousUpload {
-            whose: format!("saved-{}", self.task_env.owner_id(&self.submitted)),
+        worker.upload_continuously(ContinuousUpload {
+            owner: format!("saved-{}", self.task_env.owner_id(&self.submitted)),
             work: self.task_env.dir().to_owned(),
             from: CHECKPOINT.to_owned(),
             to: url,
             existing: ExistingPolicy::Overwrite,
             shared: false,
             mirror: true,
-            claims: self.task_env.claims(&self.submitted),
+            reservations: self.task_env.reservations(&self.submitted),
             every: CHECKPOINT_EVERY,
-            sent: self.uploads.sent.clone(),
+            upload_log: self.uploads.upload_log.clone(),
             phase: self.uploads.checkpoint.subscribe(),
         });
     }
@@ -227,23 +227,23 @@ impl Agent {
         if self.is_sidecar(&run.task) {
             return true;
         }
-        let place = self.task_env.checkpoint(&self.submitted);
+        let checkpoint = self.task_env.checkpoint(&self.submitted);
         // A job's own directory is empty before its first programs have run.
         let own = self.submitted.spec.cluster_options.checkpoint.is_none();
         let first = own && run.round == 1 && run.attempt == 1;
-        let (Some(worker), Some(from), false) = (&self.hdfs_worker, place.url, first) else {
+        let (Some(worker), Some(from), false) = (&self.hdfs_worker, checkpoint.url, first) else {
             self.restored_round = Some(run.round);
             return true;
         };
         let start = Duration::from_millis(self.submitted.spec.timeouts.start.0);
-        let fill = worker.fill(Restore {
+        let restored = worker.restore(Restore {
             from,
-            to: place.dir,
-            sent: self.uploads.sent.clone(),
+            to: checkpoint.dir,
+            upload_log: self.uploads.upload_log.clone(),
             deadline: Instant::now() + start.saturating_sub(SPARE),
         });
         let round = run.round;
-        self.restore = Some(tokio::spawn(async move { (round, fill.await) }));
+        self.restore = Some(tokio::spawn(async move { (round, restored.await) }));
         false
     }
 

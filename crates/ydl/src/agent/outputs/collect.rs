@@ -4,7 +4,7 @@
 
 use super::{
     paths::{nearest_real, normal, relative},
-    suspect::FileStamp,
+    upload_log::FileStamp,
 };
 use std::fs;
 use std::io;

@@ -8,9 +8,9 @@
 use super::{
     Reservations,
     collect::{OutputFile, gather, is_hidden},
-    reservations::{TakenNames, contents, theirs},
-    suspect::{FileStamp, OpenFiles, UploadLog},
+    reservations::{TakenNames, contents, taken_error},
     target::{FileUpload, UploadError, UploadTarget},
+    upload_log::{FileStamp, OpenFiles, UploadLog},
 };
 use crate::agent::shipping::HdfsClients;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(in crate::agent) struct ContinuousUpload {
     /// Identifier, unique among all outputs of all tasks.
-    pub(in crate::agent) whose: String,
+    pub(in crate::agent) owner: String,
     pub(in crate::agent) work: PathBuf,
     pub(in crate::agent) from: String,
     /// Path on this node, or URL in HDFS.
@@ -47,9 +47,9 @@ pub(in crate::agent) struct ContinuousUpload {
     /// Makes the destination equal to the source: removes files that were removed here, and never uploads a file that
     /// may be torn.
     pub(in crate::agent) mirror: bool,
-    pub(in crate::agent) claims: Reservations,
+    pub(in crate::agent) reservations: Reservations,
     pub(in crate::agent) every: Duration,
-    pub(in crate::agent) sent: UploadLog,
+    pub(in crate::agent) upload_log: UploadLog,
     /// Phase of the program. A closed channel cancels the upload.
     pub(in crate::agent) phase: watch::Receiver<ProgramPhase>,
 }
@@ -79,46 +79,46 @@ type ScannedFiles = BTreeMap<String, OutputFile>;
 
 impl ContinuousUpload {
     /// Uploads new, complete files repeatedly until the program has ended and all files have arrived.
-    pub(in crate::agent) async fn run(mut self, ways: Arc<HdfsClients>) {
-        let mut spot = None;
+    pub(in crate::agent) async fn run(mut self, stores: Arc<HdfsClients>) {
+        let mut target_cache = None;
         let mut done = BTreeMap::new();
-        let mut told = BTreeMap::new();
+        let mut announced = BTreeMap::new();
         while !self.ends_within(self.every).await {
-            let Some(first) = self.look().await else {
+            let Some(first) = self.scan().await else {
                 return;
             };
             if self.ends_within(SETTLE.min(self.every)).await {
                 break;
             }
-            let Some(second) = self.look().await else {
+            let Some(second) = self.scan().await else {
                 return;
             };
-            let sent = self.sent.clone();
-            let Ok(open) = spawn_blocking(move || sent.look()).await else {
+            let log = self.upload_log.clone();
+            let Ok(open) = spawn_blocking(move || log.scan_open_files()).await else {
                 return;
             };
-            let mut names = finished(&first.files, &second.files, &done, &open);
+            let mut names = complete_files(&first.files, &second.files, &done, &open);
             if self.mirror {
-                in_order(&mut names, &second.files);
+                sort_by_change(&mut names, &second.files);
             }
             let OutputScan { files: second, single, whole } = second;
-            let taken = match self.taken(&ways, &mut told, &names, &second).await {
+            let taken = match self.taken(&stores, &mut announced, &names, &second).await {
                 Ok(taken) => taken,
-                Err(trouble) => {
-                    tracing::warn!("cannot upload yet: {}", trouble.what);
+                Err(error) => {
+                    tracing::warn!("cannot upload yet: {}", error.what);
                     continue;
                 }
             };
             for name in names {
                 let one = &second[&name];
                 if let Some(who) = taken.get(&name) {
-                    tracing::warn!("skipping `{name}`: {}", theirs(who));
+                    tracing::warn!("skipping `{name}`: {}", taken_error(who));
                     done.insert(name, one.stamp);
                     continue;
                 }
-                match self.send(&ways, &mut spot, one, single).await {
+                match self.upload_file(&stores, &mut target_cache, one, single).await {
                     Ok(()) => drop(done.insert(name, one.stamp)),
-                    Err(trouble) => tracing::warn!("cannot upload `{name}` yet: {}", trouble.why),
+                    Err(error) => tracing::warn!("cannot upload `{name}` yet: {}", error.why),
                 }
                 // The remaining files are scanned again.
                 if !matches!(*self.phase.borrow(), ProgramPhase::Running) {
@@ -126,11 +126,11 @@ impl ContinuousUpload {
                 }
             }
             if whole {
-                self.remove_gone(&ways, &second).await;
+                self.remove_gone(&stores, &second).await;
             }
         }
         while self.is_ours() {
-            if self.send_last(&ways, &mut spot).await {
+            if self.upload_rest(&stores, &mut target_cache).await {
                 return;
             }
             // The phase may change meanwhile.
@@ -141,19 +141,19 @@ impl ContinuousUpload {
     /// Announces these names to other tasks. Returns the names that others have uploaded to the same destination.
     async fn taken(
         &self,
-        ways: &HdfsClients,
-        told: &mut BTreeMap<String, Option<String>>,
+        stores: &HdfsClients,
+        announced: &mut BTreeMap<String, Option<String>>,
         names: &[String],
-        look: &ScannedFiles,
+        files: &ScannedFiles,
     ) -> Result<TakenNames, DataError> {
         if !self.shared || names.is_empty() {
             return Ok(TakenNames::new());
         }
-        let files: Vec<_> = names.iter().map(|name| look[name].clone()).collect();
+        let files: Vec<_> = names.iter().map(|name| files[name].clone()).collect();
         let contents = spawn_blocking(move || contents(files.iter())).await;
-        told.extend(contents.unwrap_or_default());
+        announced.extend(contents.unwrap_or_default());
         let deadline = Instant::now() + FILE_MAX;
-        self.claims.names(ways, &self.from, &self.to, told.clone(), deadline).await
+        self.reservations.announce(stores, &self.from, &self.to, announced.clone(), deadline).await
     }
 
     /// Waits up to the limit; returns true if the program has ended or the upload was cancelled.
@@ -168,38 +168,42 @@ impl ContinuousUpload {
     }
 
     /// Uploads the remaining files; returns true if a retry would change nothing.
-    async fn send_last(&self, ways: &HdfsClients, spot: &mut Option<UploadTarget>) -> bool {
-        let Some(OutputScan { files: look, single, whole }) = self.look().await else {
+    async fn upload_rest(
+        &self,
+        stores: &HdfsClients,
+        target_cache: &mut Option<UploadTarget>,
+    ) -> bool {
+        let Some(OutputScan { files, single, whole }) = self.scan().await else {
             return true;
         };
         let mut is_all = true;
-        let names = look.keys().filter(|name| !is_hidden(name));
+        let names = files.keys().filter(|name| !is_hidden(name));
         let mut names: Vec<String> = names.cloned().collect();
         if self.mirror {
-            in_order(&mut names, &look);
+            sort_by_change(&mut names, &files);
         }
-        let taken = match self.taken(ways, &mut BTreeMap::new(), &names, &look).await {
+        let taken = match self.taken(stores, &mut BTreeMap::new(), &names, &files).await {
             Ok(taken) => taken,
-            Err(trouble) => {
-                tracing::warn!("cannot upload yet: {}", trouble.what);
-                return !trouble.is_transient();
+            Err(error) => {
+                tracing::warn!("cannot upload yet: {}", error.what);
+                return !error.is_transient();
             }
         };
-        for (name, one) in names.iter().map(|name| (name, &look[name])) {
+        for (name, one) in names.iter().map(|name| (name, &files[name])) {
             if !self.is_ours() {
                 return true;
             }
             if let Some(who) = taken.get(name) {
-                tracing::warn!("skipping `{name}`: {}", theirs(who));
+                tracing::warn!("skipping `{name}`: {}", taken_error(who));
                 continue;
             }
-            if let Err(trouble) = self.send(ways, spot, one, single).await {
-                tracing::warn!("cannot upload `{name}` yet: {}", trouble.why);
-                is_all &= !trouble.is_transient;
+            if let Err(error) = self.upload_file(stores, target_cache, one, single).await {
+                tracing::warn!("cannot upload `{name}` yet: {}", error.why);
+                is_all &= !error.is_transient;
             }
         }
         if whole {
-            is_all &= self.remove_gone(ways, &look).await;
+            is_all &= self.remove_gone(stores, &files).await;
         }
         is_all
     }
@@ -207,26 +211,28 @@ impl ContinuousUpload {
     /// Removes uploaded files that no longer exist here; returns false if a retry may help. Runs only after all current
     /// files have arrived: a checkpoint is removed when its successor is written, and until the upload of that it is
     /// the last one.
-    async fn remove_gone(&self, ways: &HdfsClients, look: &ScannedFiles) -> bool {
+    async fn remove_gone(&self, stores: &HdfsClients, files: &ScannedFiles) -> bool {
         if !self.mirror {
             return true;
         }
         let base = self.to.trim_end_matches('/');
-        let mut here = look.iter().filter(|(name, _)| !is_hidden(name));
-        if !here.all(|(name, one)| self.sent.has(&format!("{base}/{name}"), &one.stamp)) {
+        let mut here = files.iter().filter(|(name, _)| !is_hidden(name));
+        if !here.all(|(name, one)| self.upload_log.has(&format!("{base}/{name}"), &one.stamp)) {
             return true;
         }
         let mut is_all = true;
-        for name in self.sent.names_below(base) {
-            if look.contains_key(&name) {
+        for name in self.upload_log.names_below(base) {
+            if files.contains_key(&name) {
                 continue;
             }
             let target = format!("{base}/{name}");
             let deadline = Instant::now() + REMOVE_MAX;
             let removed = async {
-                let store = ways.store(&target, deadline).await?;
+                let store = stores.store(&target, deadline).await?;
                 match store.stat(&target, deadline).await? {
-                    Some(entry) if self.sent.knows(&target, entry.bytes, entry.modified_ms) => {
+                    Some(entry)
+                        if self.upload_log.knows(&target, entry.bytes, entry.modified_ms) =>
+                    {
                         store.delete(&target, deadline).await
                     }
                     // Downloaded from there, and replaced by another task since.
@@ -234,7 +240,7 @@ impl ContinuousUpload {
                 }
             };
             match removed.await {
-                Ok(_) => self.sent.forget(&target),
+                Ok(_) => self.upload_log.forget(&target),
                 Err(error) => {
                     tracing::warn!("cannot remove `{name}` yet: {}", error.what);
                     is_all &= !error.is_transient();
@@ -245,9 +251,9 @@ impl ContinuousUpload {
     }
 
     /// Scans the output.
-    async fn look(&self) -> Option<OutputScan> {
+    async fn scan(&self) -> Option<OutputScan> {
         let (work, from) = (self.work.clone(), self.from.clone());
-        let looked = spawn_blocking(move || {
+        let scanned = spawn_blocking(move || {
             let Ok(work) = work.canonicalize() else {
                 return OutputScan::default();
             };
@@ -262,60 +268,61 @@ impl ContinuousUpload {
                 whole: found.failures.is_empty(),
             }
         });
-        looked.await.ok()
+        scanned.await.ok()
     }
 
     /// Uploads one file unless it is known there. A file that may be torn never replaces another.
-    async fn send(
+    async fn upload_file(
         &self,
-        ways: &HdfsClients,
-        spot: &mut Option<UploadTarget>,
+        stores: &HdfsClients,
+        target_cache: &mut Option<UploadTarget>,
         item: &OutputFile,
         single: bool,
     ) -> Result<(), UploadError> {
         let (name, stamp) = (&item.name, item.stamp);
-        let in_doubt = self.sent.may_be_torn(&stamp);
-        if self.mirror && in_doubt {
+        let is_suspect = self.upload_log.may_be_torn(&stamp);
+        if self.mirror && is_suspect {
             tracing::warn!("skipping `{name}`: it may be half-written");
             return Ok(());
         }
         let deadline = Instant::now() + FILE_MAX;
         // Reset on an error, to be determined again.
-        let mut known = match spot.take() {
+        let mut known = match target_cache.take() {
             Some(known) => known,
             None => {
-                let to = self.claims.reserve(ways, self.existing, &self.to, deadline).await?;
-                UploadTarget::find(ways, &to, single, &self.whose, deadline).await?
+                let to =
+                    self.reservations.reserve(stores, self.existing, &self.to, deadline).await?;
+                UploadTarget::find(stores, &to, single, &self.owner, deadline).await?
             }
         };
         let target = known.of(name);
-        if self.sent.has(&target, &stamp) {
-            *spot = Some(known);
+        if self.upload_log.has(&target, &stamp) {
+            *target_cache = Some(known);
             return Ok(());
         }
         let store = known.store.clone();
-        if in_doubt && store.stat(&target, deadline).await?.is_some() {
+        if is_suspect && store.stat(&target, deadline).await?.is_some() {
             tracing::warn!("`{name}` may be half-written; keeping the existing `{target}`");
         } else {
             let temporary = known.temporary(&target, deadline).await?;
             let upload = FileUpload { item: item.clone(), temporary, target: target.clone() };
             upload.send(&*store, Some(stamp), deadline).await?;
             upload.finish(&*store, deadline).await?;
-            self.sent.note(target, stamp);
+            self.upload_log.record_upload(target, stamp);
         }
-        self.claims.release(ways, self.existing, &known.base, deadline).await;
-        *spot = Some(known);
+        self.reservations.release(stores, self.existing, &known.base, deadline).await;
+        *target_cache = Some(known);
         Ok(())
     }
 }
 
 /// Sorts by modification time: the newest file may refer to the others.
-fn in_order(names: &mut [String], look: &ScannedFiles) {
-    names.sort_by_key(|name| look.get(name).map(|one| one.stamp.changed_ns));
+fn sort_by_change(names: &mut [String], files: &ScannedFiles) {
+    names.sort_by_key(|name| files.get(name).map(|one| one.stamp.changed_ns));
 }
 
 /// Returns the names of files that are new and complete.
-fn finished(
+fn complete_files(
     first: &ScannedFiles,
     second: &ScannedFiles,
     done: &BTreeMap<String, FileStamp>,
@@ -337,7 +344,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn look(files: &[(&str, u64, i128)]) -> ScannedFiles {
+    fn files(files: &[(&str, u64, i128)]) -> ScannedFiles {
         let one = |(name, inode, changed_ns): &(&str, u64, i128)| {
             let stamp = FileStamp {
                 number: (1, *inode),
@@ -354,20 +361,20 @@ mod tests {
 
     #[test]
     fn only_new_unchanged_files_are_finished() {
-        let first = look(&[("a", 1, 5), ("b", 2, 5), ("c", 3, 5), (".tmp", 5, 5)]);
-        let second = look(&[("a", 1, 5), ("b", 2, 6), ("c", 3, 5), ("d", 4, 5), (".tmp", 5, 5)]);
+        let first = files(&[("a", 1, 5), ("b", 2, 5), ("c", 3, 5), (".tmp", 5, 5)]);
+        let second = files(&[("a", 1, 5), ("b", 2, 6), ("c", 3, 5), ("d", 4, 5), (".tmp", 5, 5)]);
         let none = OpenFiles::default();
         let sent = BTreeMap::new();
-        assert_eq!(finished(&first, &second, &sent, &none), ["a", "c"]);
+        assert_eq!(complete_files(&first, &second, &sent, &none), ["a", "c"]);
         let open = OpenFiles { files: BTreeSet::from([(1, 3)]), ..OpenFiles::default() };
-        assert_eq!(finished(&first, &second, &sent, &open), ["a"]);
+        assert_eq!(complete_files(&first, &second, &sent, &open), ["a"]);
         let sent = BTreeMap::from([("a".to_owned(), second["a"].stamp)]);
-        assert_eq!(finished(&first, &second, &sent, &none), ["c"]);
-        let later = look(&[("a", 1, 9)]);
-        assert_eq!(finished(&later, &later, &sent, &none), ["a"]);
+        assert_eq!(complete_files(&first, &second, &sent, &none), ["c"]);
+        let later = files(&[("a", 1, 9)]);
+        assert_eq!(complete_files(&later, &later, &sent, &none), ["a"]);
         // A file renamed into place is complete, however often that happens.
-        let mut renamed = look(&[("b", 9, 9)]);
+        let mut renamed = files(&[("b", 9, 9)]);
         renamed.get_mut("b").expect("it is there").stamp.placed = true;
-        assert_eq!(finished(&first, &renamed, &sent, &none), ["b"]);
+        assert_eq!(complete_files(&first, &renamed, &sent, &none), ["b"]);
     }
 }

@@ -15,7 +15,7 @@ use ydl_storage::{
 };
 
 /// Timeout for recording absent outputs.
-const NOTE_MAX: Duration = Duration::from_secs(20);
+const RECORD_MAX: Duration = Duration::from_secs(20);
 /// Maximum size of files that are compared with those of other tasks: identical content is no conflict.
 const COMPARED_BYTES_MAX: u64 = 1 << 20;
 
@@ -46,8 +46,8 @@ impl Reservations {
             return Ok(to.to_owned());
         }
         let store = stores.store(to, deadline).await?;
-        let book = self.book(stores, deadline).await?;
-        reserve(&book, &*store, existing, to, &self.job, deadline).await
+        let log = self.log(stores, deadline).await?;
+        reserve(&log, &*store, existing, to, &self.job, deadline).await
     }
 
     /// Releases the reservation of a complete output.
@@ -66,7 +66,7 @@ impl Reservations {
         }
     }
 
-    async fn book(
+    async fn log(
         &self,
         stores: &HdfsClients,
         deadline: Instant,
@@ -77,7 +77,7 @@ impl Reservations {
 
     /// Announces file names to the job's other tasks. Returns the names that another task has announced with different
     /// content, and that task.
-    pub(super) async fn names(
+    pub(super) async fn announce(
         &self,
         stores: &HdfsClients,
         from: &str,
@@ -89,29 +89,29 @@ impl Reservations {
         if is_local(to) && !is_local(&self.dir) {
             return Ok(TakenNames::new());
         }
-        let book = self.book(stores, deadline).await?;
+        let log = self.log(stores, deadline).await?;
         let owner = format!("`{from}` of {}", self.task);
-        book.announce(to.trim_end_matches('/'), &AnnouncedNames { owner, files }, deadline).await
+        log.announce(to.trim_end_matches('/'), &AnnouncedNames { owner, files }, deadline).await
     }
 
     /// Records which outputs were absent, for the job's summary. Replaces the record of an earlier attempt.
-    pub(super) async fn note<'a>(
+    pub(super) async fn record_absent<'a>(
         &self,
         stores: &HdfsClients,
         outputs: impl Iterator<Item = &'a String>,
         absent: &[String],
     ) {
-        let deadline = Instant::now() + NOTE_MAX;
-        let noted = async {
-            let book = self.book(stores, deadline).await?;
+        let deadline = Instant::now() + RECORD_MAX;
+        let recorded = async {
+            let log = self.log(stores, deadline).await?;
             for output in outputs {
                 let absent = absent.contains(output);
-                book.note_absent(output, &self.task, absent, deadline).await?;
+                log.note_absent(output, &self.task, absent, deadline).await?;
             }
             Ok::<_, DataError>(())
         };
-        if let Err(trouble) = noted.await {
-            tracing::warn!("cannot record absent outputs: {}", trouble.what);
+        if let Err(error) = recorded.await {
+            tracing::warn!("cannot record absent outputs: {}", error.what);
         }
     }
 }
@@ -135,8 +135,8 @@ fn content(path: &Path) -> Option<String> {
 }
 
 /// Returns the error for a name that another task has written.
-pub(super) fn theirs(who: &str) -> String {
+pub(super) fn taken_error(owner: &str) -> String {
     format!(
-        "{who} has written that name with different content, which is kept (hint: put `{{index}}` into the destination, or take the output from one task with `from:`)"
+        "{owner} has written that name with different content, which is kept (hint: put `{{index}}` into the destination, or take the output from one task with `from:`)"
     )
 }

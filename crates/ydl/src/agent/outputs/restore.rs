@@ -2,7 +2,7 @@
 
 use super::{
     collect::is_hidden,
-    suspect::{FileStamp, UploadLog},
+    upload_log::{FileStamp, UploadLog},
 };
 use crate::agent::shipping::HdfsClients;
 use std::collections::BTreeSet;
@@ -31,31 +31,31 @@ pub(in crate::agent) struct Restore {
     pub(in crate::agent) from: String,
     pub(in crate::agent) to: PathBuf,
     /// Records files that need no upload.
-    pub(in crate::agent) sent: UploadLog,
+    pub(in crate::agent) upload_log: UploadLog,
     pub(in crate::agent) deadline: Instant,
 }
 
 impl Restore {
     /// Downloads the saved files and removes all others. Returns an error message on failure.
-    pub(in crate::agent) async fn run(self, ways: Arc<HdfsClients>) -> Result<(), String> {
+    pub(in crate::agent) async fn run(self, stores: Arc<HdfsClients>) -> Result<(), String> {
         let mut tries = 0;
         loop {
-            let Err(trouble) = self.once(&ways).await else {
+            let Err(error) = self.once(&stores).await else {
                 return Ok(());
             };
-            tries = if is_worth_waiting(&trouble) { 0 } else { tries + 1 };
+            tries = if is_worth_waiting(&error) { 0 } else { tries + 1 };
             let late = Instant::now() + RETRY > self.deadline;
             if late || tries >= TRIES {
-                return Err(said(&trouble));
+                return Err(failure_text(&error));
             }
-            tracing::warn!("cannot restore the checkpoint yet: {}", trouble.what);
+            tracing::warn!("cannot restore the checkpoint yet: {}", error.what);
             sleep(RETRY).await;
         }
     }
 
-    async fn once(&self, ways: &HdfsClients) -> Result<(), DataError> {
+    async fn once(&self, stores: &HdfsClients) -> Result<(), DataError> {
         let base = self.from.trim_end_matches('/');
-        let file_systems = ways.fresh()?;
+        let file_systems = stores.fresh()?;
         let saved = list_source(base, Some(&file_systems), self.deadline).await;
         let saved = saved.map_err(DataError::from)?;
         if saved.single {
@@ -80,32 +80,32 @@ impl Restore {
         fs::create_dir_all(&self.to).map_err(here)?;
         let files: BTreeSet<&Path> = names.iter().map(|(_, to, _)| to.as_path()).collect();
         remove_others(&self.to, &files, 0).map_err(here)?;
-        let bring = Downloader::new(
+        let downloader = Downloader::new(
             Some(file_systems),
             LocalMode::Copy,
             Arc::new(Progress::default()),
             self.deadline,
         );
-        bring.all(items).await?;
-        self.sent.forget_below(base);
+        downloader.all(items).await?;
+        self.upload_log.forget_below(base);
         for (name, to, modified_ms) in &names {
             let about = fs::metadata(to).map_err(here)?;
             let target = format!("{base}/{name}");
-            self.sent.brought(target, FileStamp::of(&about), *modified_ms);
+            self.upload_log.record_download(target, FileStamp::of(&about), *modified_ms);
         }
         Ok(())
     }
 }
 
 /// Returns true if a retry may help: a temporary error, or a concurrent change of the saved files.
-fn is_worth_waiting(trouble: &DataError) -> bool {
-    trouble.is_transient() || trouble.has_changed()
+fn is_worth_waiting(error: &DataError) -> bool {
+    error.is_transient() || error.has_changed()
 }
 
-fn said(trouble: &DataError) -> String {
-    match is_worth_waiting(trouble) {
-        true => format!("restoring its checkpoint timed out: {}", trouble.what),
-        false => format!("cannot restore its checkpoint: {}", trouble.sentence()),
+fn failure_text(error: &DataError) -> String {
+    match is_worth_waiting(error) {
+        true => format!("restoring its checkpoint timed out: {}", error.what),
+        false => format!("cannot restore its checkpoint: {}", error.sentence()),
     }
 }
 
@@ -143,12 +143,12 @@ mod tests {
         let lasting = DataError::permanent("`hdfs://n/c` is a file").hint("take another");
         assert!(!is_worth_waiting(&lasting));
         let sentence = "cannot restore its checkpoint: `hdfs://n/c` is a file (take another)";
-        assert_eq!(said(&lasting), sentence);
+        assert_eq!(failure_text(&lasting), sentence);
         let away = Report::new(Exit::Unreachable, "connection refused");
         let passing = DataError::from(away);
         assert!(is_worth_waiting(&passing));
         let sentence = "restoring its checkpoint timed out: connection refused";
-        assert_eq!(said(&passing), sentence);
+        assert_eq!(failure_text(&passing), sentence);
         let many = DataError::from(Report::bad_input("too many files"));
         assert!(!is_worth_waiting(&many));
     }
@@ -165,9 +165,10 @@ mod tests {
             modified_ms: 1,
         };
         let soon = Instant::now() + Duration::from_secs(60);
-        let bring = Downloader::new(None, LocalMode::Copy, Arc::new(Progress::default()), soon);
-        let trouble = bring.all(vec![item]).await.unwrap_err();
-        assert!(is_worth_waiting(&trouble), "{trouble:?}");
+        let downloader =
+            Downloader::new(None, LocalMode::Copy, Arc::new(Progress::default()), soon);
+        let error = downloader.all(vec![item]).await.unwrap_err();
+        assert!(is_worth_waiting(&error), "{error:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     collect::{OutputFile, OutputFiles},
-    suspect::FileStamp,
+    upload_log::FileStamp,
 };
 use crate::agent::shipping::HdfsClients;
 use std::collections::BTreeSet;
@@ -77,7 +77,7 @@ pub(super) struct UploadTarget {
     /// Set if files go into a directory of that name.
     into: bool,
     /// Owner of temporary files.
-    whose: String,
+    owner: String,
     /// Directories that exist and were cleaned of temporary files.
     ready: BTreeSet<String>,
 }
@@ -88,7 +88,7 @@ impl UploadTarget {
         stores: &HdfsClients,
         to: &str,
         single: bool,
-        whose: &str,
+        owner: &str,
         deadline: Instant,
     ) -> Result<UploadTarget, UploadError> {
         let store = stores.store(to, deadline).await?;
@@ -96,8 +96,8 @@ impl UploadTarget {
         let there = store.stat(&base, deadline).await?;
         let into =
             !single || to.ends_with('/') || there.as_ref().is_some_and(|entry| entry.directory);
-        let whose = whose.to_owned();
-        Ok(UploadTarget { store, base, there, into, whose, ready: BTreeSet::new() })
+        let owner = owner.to_owned();
+        Ok(UploadTarget { store, base, there, into, owner, ready: BTreeSet::new() })
     }
 
     /// Returns the target of a file.
@@ -120,10 +120,10 @@ impl UploadTarget {
             // The parent of a name in the root directory.
             let place = if dir.is_empty() { "/" } else { dir };
             self.store.make_dirs(place, None, deadline).await?;
-            remove_abandoned(&*self.store, place, &self.whose, deadline).await;
+            remove_abandoned(&*self.store, place, &self.owner, deadline).await;
             self.ready.insert(dir.to_owned());
         }
-        Ok(self.store.temporary(target, &self.whose)?)
+        Ok(self.store.temporary(target, &self.owner)?)
     }
 
     /// Creates the directories of an output below `base`.

@@ -3,9 +3,9 @@ use collect::{OutputFile, gather};
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::SystemTime;
-use suspect::FileStamp;
 use target::{FileUpload, UploadTarget};
 use upload::UploadRun;
+use upload_log::FileStamp;
 use ydl_core::Span;
 use ydl_storage::store::{ABANDONED_AGE, FileStore, LocalStore, temporary_name};
 
@@ -49,7 +49,7 @@ impl TestDirs {
     fn request(&self, every: Option<Span>, shared: bool) -> UploadRequest {
         let path = |path: PathBuf| path.to_string_lossy().into_owned();
         UploadRequest {
-            whose: "job-worker=0".into(),
+            owner: "job-worker=0".into(),
             outputs: vec![TaskOutput {
                 from: "d/".into(),
                 to: path(self.out()),
@@ -57,13 +57,13 @@ impl TestDirs {
                 every,
                 shared,
             }],
-            claims: Reservations {
+            reservations: Reservations {
                 dir: path(self.dir.path().join("reservations")),
                 job: "job".into(),
                 task: "worker:0".into(),
             },
             work: self.work(),
-            sent: UploadLog::default(),
+            upload_log: UploadLog::default(),
             deadline: Instant::now() + Duration::from_secs(60),
         }
     }
@@ -312,12 +312,12 @@ fn the_rest_of_a_continuous_upload_skips_hidden_and_uploaded_files() {
     let request = place.request(Some(Span::seconds(1)), false);
     let about = fs::metadata(place.work().join("d/b")).unwrap();
     let target = place.out().join("b").to_string_lossy().into_owned();
-    request.sent.note(target, FileStamp::of(&about));
-    block_on(send(&place.stores(), &request)).unwrap();
+    request.upload_log.record_upload(target, FileStamp::of(&about));
+    block_on(upload_outputs(&place.stores(), &request)).unwrap();
     assert_eq!(place.found(), ["b=B", "latest/w=w", "step-1/w=w"]);
     // Differs from the uploaded file now.
     fs::write(place.out().join("b"), "shorter").unwrap();
-    block_on(send(&place.stores(), &request)).unwrap();
+    block_on(upload_outputs(&place.stores(), &request)).unwrap();
     assert_eq!(place.found()[0], "b=b");
 }
 
@@ -350,12 +350,12 @@ fn a_name_written_by_another_task_is_not_overwritten() {
     let place = TestDirs::new(&[("d/model", "mine"), ("d/own", "o")]);
     fs::create_dir_all(place.out()).unwrap();
     fs::write(place.out().join("model"), "theirs").unwrap();
-    let other = Reservations { task: "worker:1".into(), ..place.request(None, true).claims };
+    let other = Reservations { task: "worker:1".into(), ..place.request(None, true).reservations };
     let out = place.out().to_string_lossy().into_owned();
     let (files, deadline) =
         ([("model".to_owned(), None)].into(), Instant::now() + Duration::from_secs(60));
-    block_on(other.names(&place.stores(), "d/", &out, files, deadline)).unwrap();
-    let error = block_on(send(&place.stores(), &place.request(None, true))).unwrap_err();
+    block_on(other.announce(&place.stores(), "d/", &out, files, deadline)).unwrap();
+    let error = block_on(upload_outputs(&place.stores(), &place.request(None, true))).unwrap_err();
     let sentence = format!("`model` to `{out}`: `d/` of worker:1 has written that name");
     assert!(error.to_string().contains(&sentence), "{error}");
     assert_eq!(place.found(), ["model=theirs", "own=o"]);

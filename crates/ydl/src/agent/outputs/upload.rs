@@ -4,7 +4,7 @@ use super::{
     Copied, OutputError,
     batch::{Placed, discard_all, finish_all, send_all},
     collect::{OutputFile, OutputFiles, gather},
-    reservations::{contents, theirs},
+    reservations::{contents, taken_error},
     target::{FileUpload, UploadError, UploadTarget, discard},
 };
 use crate::agent::{
@@ -25,13 +25,13 @@ const AWAY_MAX: Duration = Duration::from_secs(90);
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Uploads outputs, and records which of them were absent.
-pub(in crate::agent) async fn send(
+pub(in crate::agent) async fn upload_outputs(
     stores: &HdfsClients,
     request: &UploadRequest,
 ) -> Result<Copied, OutputError> {
     let copied = upload(stores, request).await?;
     let outputs = request.outputs.iter().map(|output| &output.from);
-    request.claims.note(stores, outputs, &copied.absent).await;
+    request.reservations.record_absent(stores, outputs, &copied.absent).await;
     Ok(copied)
 }
 
@@ -100,9 +100,9 @@ impl<'a> UploadRun<'a> {
         };
         self.failures.append(&mut found.failures);
         let away = Instant::now() + AWAY_MAX;
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         loop {
-            let error = match self.try_output(output, &mut found, &mut told).await {
+            let error = match self.try_output(output, &mut found, &mut reported).await {
                 Ok(placed) => {
                     self.copied.files += placed.files;
                     self.copied.bytes += placed.bytes;
@@ -126,16 +126,16 @@ impl<'a> UploadRun<'a> {
         &mut self,
         TaskOutput { from, to, existing, shared, .. }: &TaskOutput,
         found: &mut OutputFiles,
-        told: &mut BTreeSet<String>,
+        reported: &mut BTreeSet<String>,
     ) -> Result<Placed, UploadError> {
-        let UploadRequest { claims, deadline, .. } = self.request;
+        let UploadRequest { reservations, deadline, .. } = self.request;
         if *shared {
             let files = found.files.clone();
             let files = spawn_blocking(move || contents(files.iter())).await.unwrap_or_default();
-            let taken = claims.names(self.stores, from, to, files, *deadline).await?;
+            let taken = reservations.announce(self.stores, from, to, files, *deadline).await?;
             for (name, who) in &taken {
-                if told.insert(name.clone()) {
-                    let why = theirs(who);
+                if reported.insert(name.clone()) {
+                    let why = taken_error(who);
                     self.failures.push(format!("cannot copy `{name}` to `{to}`: {why}"));
                 }
             }
@@ -144,16 +144,16 @@ impl<'a> UploadRun<'a> {
                 return Ok(Placed::default());
             }
         }
-        let taken = claims.reserve(self.stores, *existing, to, *deadline).await?;
+        let taken = reservations.reserve(self.stores, *existing, to, *deadline).await?;
         let placed = self.place(found, &taken).await?;
-        claims.release(self.stores, *existing, &taken, *deadline).await;
+        reservations.release(self.stores, *existing, &taken, *deadline).await;
         Ok(placed)
     }
 
     /// Uploads files to their final destination.
     async fn place(&self, found: &mut OutputFiles, to: &str) -> Result<Placed, UploadError> {
-        let UploadRequest { whose, deadline, .. } = self.request;
-        let target = UploadTarget::find(self.stores, to, found.single, whose, *deadline).await?;
+        let UploadRequest { owner, deadline, .. } = self.request;
+        let target = UploadTarget::find(self.stores, to, found.single, owner, *deadline).await?;
         match &target.there {
             None if !found.single => self.place_new(found, target).await,
             Some(there) if !found.single && !there.directory => {
@@ -244,10 +244,10 @@ impl<'a> UploadRun<'a> {
         let Some(length) = there.get(target).filter(|_| item.link.is_none()) else {
             return false;
         };
-        if self.request.sent.has(target, &item.stamp) && *length == item.stamp.bytes {
+        if self.request.upload_log.has(target, &item.stamp) && *length == item.stamp.bytes {
             return true;
         }
-        let is_suspect = self.request.sent.may_be_torn(&item.stamp);
+        let is_suspect = self.request.upload_log.may_be_torn(&item.stamp);
         if is_suspect {
             let name = &item.name;
             tracing::warn!("`{name}` may be half-written; keeping the existing `{target}`");
@@ -261,11 +261,11 @@ impl<'a> UploadRun<'a> {
         found: &OutputFiles,
         target: &UploadTarget,
     ) -> Result<BTreeMap<String, u64>, UploadError> {
-        let (sent, deadline) = (&self.request.sent, self.request.deadline);
+        let (log, deadline) = (&self.request.upload_log, self.request.deadline);
         let files = found.files.iter().filter(|item| item.link.is_none());
         let targets = files.map(|item| (target.of(&item.name), &item.stamp));
         let targets =
-            targets.filter(|(target, stamp)| sent.has(target, stamp) || sent.may_be_torn(stamp));
+            targets.filter(|(target, stamp)| log.has(target, stamp) || log.may_be_torn(stamp));
         let mut lengths = BTreeMap::new();
         if found.single {
             for (target_path, _) in targets {

@@ -6,7 +6,9 @@ use super::{
 };
 use crate::agent::{
     output::Rotation,
-    outputs::{ContinuousUpload, Copied, OutputError, Reservations, Restore, UploadLog, send},
+    outputs::{
+        ContinuousUpload, Copied, OutputError, Reservations, Restore, UploadLog, upload_outputs,
+    },
     task_env::TaskOutput,
 };
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
@@ -43,12 +45,12 @@ enum WorkerRequest {
 #[derive(Debug)]
 pub(in crate::agent) struct UploadRequest {
     /// Identifier of the task, unique among all tasks of all jobs.
-    pub(in crate::agent) whose: String,
+    pub(in crate::agent) owner: String,
     pub(in crate::agent) outputs: Vec<TaskOutput>,
-    pub(in crate::agent) claims: Reservations,
+    pub(in crate::agent) reservations: Reservations,
     pub(in crate::agent) work: PathBuf,
-    /// Files that need no upload, and files that may be half-written.
-    pub(in crate::agent) sent: UploadLog,
+    /// Log of files that need no upload, and of files that may be half-written.
+    pub(in crate::agent) upload_log: UploadLog,
     pub(in crate::agent) deadline: Instant,
 }
 
@@ -105,7 +107,7 @@ impl HdfsWorker {
     }
 
     /// Uploads outputs to their destinations.
-    pub(in crate::agent) fn send(
+    pub(in crate::agent) fn upload(
         &self,
         outputs: UploadRequest,
     ) -> impl Future<Output = Option<Result<Copied, OutputError>>> + Send + use<> {
@@ -115,17 +117,17 @@ impl HdfsWorker {
     }
 
     /// Uploads an output continuously until its program has ended.
-    pub(in crate::agent) fn keep(&self, kept: ContinuousUpload) {
-        self.send_request(WorkerRequest::UploadContinuously(Box::new(kept)));
+    pub(in crate::agent) fn upload_continuously(&self, upload: ContinuousUpload) {
+        self.send_request(WorkerRequest::UploadContinuously(Box::new(upload)));
     }
 
     /// Restores a checkpoint directory.
-    pub(in crate::agent) fn fill(
+    pub(in crate::agent) fn restore(
         &self,
-        fill: Restore,
+        restore: Restore,
     ) -> impl Future<Output = Result<(), String>> + Send + use<> {
         let (respond_to, response) = oneshot::channel();
-        self.send_request(WorkerRequest::Restore(Box::new(fill), respond_to));
+        self.send_request(WorkerRequest::Restore(Box::new(restore), respond_to));
         async {
             let lost = Err("restoring its checkpoint failed".to_owned());
             response.await.unwrap_or(lost)
@@ -195,19 +197,19 @@ async fn work(clients: &Arc<HdfsClients>, mut requests: mpsc::Receiver<WorkerReq
                     let _ = respond_to.send(found.ok().flatten());
                 });
             }
-            Some(WorkerRequest::Upload(it, respond_to)) => {
+            Some(WorkerRequest::Upload(outputs, respond_to)) => {
                 let clients = Arc::clone(clients);
                 others.spawn(async move {
-                    let _ = respond_to.send(send(&clients, &it).await);
+                    let _ = respond_to.send(upload_outputs(&clients, &outputs).await);
                 });
             }
-            Some(WorkerRequest::UploadContinuously(kept)) => {
-                drop(others.spawn(kept.run(Arc::clone(clients))))
+            Some(WorkerRequest::UploadContinuously(upload)) => {
+                drop(others.spawn(upload.run(Arc::clone(clients))))
             }
-            Some(WorkerRequest::Restore(fill, respond_to)) => {
+            Some(WorkerRequest::Restore(restore, respond_to)) => {
                 let clients = Arc::clone(clients);
                 others.spawn(async move {
-                    let _ = respond_to.send(fill.run(clients).await);
+                    let _ = respond_to.send(restore.run(clients).await);
                 });
             }
             Some(WorkerRequest::Flush(respond_to)) => finishing.push(respond_to),

@@ -99,7 +99,7 @@ impl TaskEnv {
     }
 
     /// Returns the task's reservations of destinations.
-    pub(in crate::agent) fn claims(&self, submitted: &SubmittedJob) -> Reservations {
+    pub(in crate::agent) fn reservations(&self, submitted: &SubmittedJob) -> Reservations {
         let dir = match &submitted.target {
             JobTarget::Local(_) => self.job.reservations().to_string_lossy().into_owned(),
             JobTarget::Yarn(staged) => JobLayout::at(staged.dir.clone()).reservations(),

@@ -62,9 +62,9 @@ impl FileStamp {
     /// Opens the file at that path if it matches this stamp. Later renames do not change what is read.
     pub(super) fn open(&self, path: &Path) -> io::Result<File> {
         // A pipe at that path would block until it has a writer.
-        let wait_for_nobody = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let mut options = File::options();
-        let file = options.read(true).custom_flags(wait_for_nobody).open(path)?;
+        let file = options.read(true).custom_flags(nonblocking).open(path)?;
         match self.is_of(&file) {
             true => Ok(file),
             false => Err(io::Error::other("it changed before it was uploaded")),
@@ -102,7 +102,7 @@ impl SuspectFiles {
 }
 
 /// Returns true for a clean exit: success, or after a stop request any exit code that no signal explains.
-pub(in crate::agent) fn is_in_order(code: Option<i32>, asked: bool) -> bool {
+pub(in crate::agent) fn is_clean_exit(code: Option<i32>, asked: bool) -> bool {
     match code {
         Some(0) => true,
         Some(code) => asked && code <= 128,
@@ -124,7 +124,7 @@ fn ns(time: SystemTime) -> i128 {
 struct UploadedFile {
     here: FileStamp,
     /// Modification time there if it was downloaded: another task owns it then, and may have replaced it since.
-    brought_ms: Option<u64>,
+    downloaded_ms: Option<u64>,
 }
 
 /// Upload state of a container, shared by all uploads.
@@ -134,13 +134,13 @@ pub(in crate::agent) struct UploadLog(Arc<Mutex<UploadState>>);
 #[derive(Debug, Default)]
 struct UploadState {
     /// Known files at their destinations.
-    sent: BTreeMap<String, UploadedFile>,
+    files: BTreeMap<String, UploadedFile>,
     /// Files open for writing at the latest scan.
     open: BTreeSet<FileId>,
     /// Process of the shim if it is not a descendant of this process.
     outside: Option<u32>,
     /// Suspect files of abnormal exits, the oldest first.
-    doubts: VecDeque<SuspectFiles>,
+    suspects: VecDeque<SuspectFiles>,
 }
 
 impl UploadLog {
@@ -151,28 +151,29 @@ impl UploadLog {
     /// Returns true if this state of a file was uploaded to that target.
     pub(super) fn has(&self, target: &str, stamp: &FileStamp) -> bool {
         let state = self.lock();
-        let there = state.sent.get(target);
+        let there = state.files.get(target);
         there.is_some_and(|there| there.here.is_same(stamp))
     }
 
-    pub(super) fn note(&self, target: String, stamp: FileStamp) {
-        let (here, brought_ms) = (stamp, None);
-        self.lock().sent.insert(target, UploadedFile { here, brought_ms });
+    /// Records an upload.
+    pub(super) fn record_upload(&self, target: String, stamp: FileStamp) {
+        let (here, downloaded_ms) = (stamp, None);
+        self.lock().files.insert(target, UploadedFile { here, downloaded_ms });
     }
 
     /// Records a download: the file was changed there at that time.
-    pub(super) fn brought(&self, target: String, stamp: FileStamp, modified_ms: u64) {
-        let (here, brought_ms) = (stamp, Some(modified_ms));
-        self.lock().sent.insert(target, UploadedFile { here, brought_ms });
+    pub(super) fn record_download(&self, target: String, stamp: FileStamp, modified_ms: u64) {
+        let (here, downloaded_ms) = (stamp, Some(modified_ms));
+        self.lock().files.insert(target, UploadedFile { here, downloaded_ms });
     }
 
     /// Returns true if the file at a destination, by size and modification time, is the known one. Uploaded files
     /// always are.
     pub(super) fn knows(&self, target: &str, bytes: u64, modified_ms: u64) -> bool {
         let state = self.lock();
-        let there = state.sent.get(target);
-        there.is_some_and(|there| match there.brought_ms {
-            Some(brought_ms) => there.here.bytes == bytes && brought_ms == modified_ms,
+        let there = state.files.get(target);
+        there.is_some_and(|there| match there.downloaded_ms {
+            Some(downloaded_ms) => there.here.bytes == bytes && downloaded_ms == modified_ms,
             None => true,
         })
     }
@@ -180,14 +181,14 @@ impl UploadLog {
     /// Returns the relative names of files uploaded below that directory.
     pub(super) fn names_below(&self, base: &str) -> Vec<String> {
         let state = self.lock();
-        let targets = state.sent.keys();
+        let targets = state.files.keys();
         let names = targets.filter_map(|target| target.strip_prefix(base)?.strip_prefix('/'));
         names.map(str::to_owned).collect()
     }
 
     /// Forgets a file that is no longer there.
     pub(super) fn forget(&self, target: &str) {
-        self.lock().sent.remove(target);
+        self.lock().files.remove(target);
     }
 
     /// Forgets all files below that directory.
@@ -197,39 +198,44 @@ impl UploadLog {
         }
     }
 
-    /// Sets the additional process tree of the program.
-    pub(in crate::agent) fn program(&self, outside: Option<u32>) {
+    /// Sets the root of the program's processes if it is not a descendant of this process, and forgets the last scan.
+    pub(in crate::agent) fn set_outside_process(&self, outside: Option<u32>) {
         let mut state = self.lock();
         state.outside = outside;
         state.open.clear();
     }
 
     /// Records the exit of the program: clean, or with those files open.
-    pub(in crate::agent) fn ended(&self, in_order: bool, at: SystemTime, open: BTreeSet<FileId>) {
+    pub(in crate::agent) fn record_exit(
+        &self,
+        clean: bool,
+        at: SystemTime,
+        open: BTreeSet<FileId>,
+    ) {
         let mut state = self.lock();
         let mut all = std::mem::take(&mut state.open);
-        if in_order {
+        if clean {
             return;
         }
         all.extend(open);
         let (ended_ns, open) = (ns(at), all);
-        state.doubts.push_back(SuspectFiles { ended_ns, open });
-        if state.doubts.len() > SUSPECTS_MAX {
-            state.doubts.pop_front();
+        state.suspects.push_back(SuspectFiles { ended_ns, open });
+        if state.suspects.len() > SUSPECTS_MAX {
+            state.suspects.pop_front();
         }
     }
 
     /// Returns true if a file may be half-written: it must not replace another.
     pub(super) fn may_be_torn(&self, stamp: &FileStamp) -> bool {
-        self.lock().doubts.iter().any(|doubt| doubt.is_about(stamp))
+        self.lock().suspects.iter().any(|suspect| suspect.is_about(stamp))
     }
 
     /// Scans for files open for writing.
-    pub(in crate::agent) fn look(&self) -> OpenFiles {
+    pub(in crate::agent) fn scan_open_files(&self) -> OpenFiles {
         let outside = self.lock().outside;
         let mut open = OpenFiles::default();
         for root in [Some(std::process::id()), outside].into_iter().flatten() {
-            open.below(root);
+            open.add_tree(root);
         }
         self.lock().open = open.files.clone();
         open
@@ -246,7 +252,7 @@ pub(in crate::agent) struct OpenFiles {
 
 impl OpenFiles {
     /// Adds the files of a process and all of its descendants.
-    fn below(&mut self, root: u32) {
+    fn add_tree(&mut self, root: u32) {
         let Ok(tree) = Tree::below(root) else {
             self.blind = true;
             return;
@@ -313,7 +319,7 @@ mod tests {
         fs::write(&read, "x").unwrap();
         let _one = File::open(&read).unwrap();
         let _two = File::create(&written).unwrap();
-        let open = UploadLog::default().look();
+        let open = UploadLog::default().scan_open_files();
         assert!(open.may_hold(&stamp(&written)));
         assert!(!open.may_hold(&stamp(&read)));
         assert!(is_for_writing("pos:\t0\nflags:\t0100002\n"));
@@ -335,7 +341,7 @@ mod tests {
         let mut word = [0; 5];
         io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut word).unwrap();
         let mut open = OpenFiles::default();
-        open.below(child.id());
+        open.add_tree(child.id());
         assert!(open.may_hold(&stamp(&path)) && !open.blind);
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -358,10 +364,10 @@ mod tests {
             ..fresh
         };
         let now = SystemTime::now();
-        let ended = |in_order, open: &[FileId]| {
-            let sent = UploadLog::default();
-            sent.ended(in_order, now, open.iter().copied().collect());
-            sent
+        let ended = |clean, open: &[FileId]| {
+            let log = UploadLog::default();
+            log.record_exit(clean, now, open.iter().copied().collect());
+            log
         };
         assert!(!ended(true, &[fresh.number]).may_be_torn(&at(0, false)));
         let killed = ended(false, &[]);
@@ -371,14 +377,14 @@ mod tests {
         assert!(!killed.may_be_torn(&at(60, false)), "another has changed it since");
         assert!(ended(false, &[fresh.number]).may_be_torn(&at(-6, false)));
         // Open at the latest scan, and suspect for later programs, too.
-        let sent = UploadLog::default();
+        let log = UploadLog::default();
         let file = File::options().append(true).open(&path).unwrap();
-        sent.look();
+        log.scan_open_files();
         drop(file);
-        sent.ended(false, now, BTreeSet::new());
-        sent.program(None);
-        sent.ended(true, now + Duration::from_secs(60), BTreeSet::new());
-        assert!(sent.may_be_torn(&at(-6, false)));
+        log.record_exit(false, now, BTreeSet::new());
+        log.set_outside_process(None);
+        log.record_exit(true, now + Duration::from_secs(60), BTreeSet::new());
+        assert!(log.may_be_torn(&at(-6, false)));
     }
 
     #[test]
@@ -407,15 +413,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("latest");
         fs::write(&path, "four").unwrap();
-        let (sent, target) = (UploadLog::default(), "hdfs://n/latest");
-        assert!(!sent.knows(target, 4, 1000));
-        sent.brought(target.to_owned(), stamp(&path), 1000);
-        assert!(sent.has(target, &stamp(&path)));
-        assert!(sent.knows(target, 4, 1000));
-        assert!(!sent.knows(target, 4, 2000) && !sent.knows(target, 5, 1000));
+        let (log, target) = (UploadLog::default(), "hdfs://n/latest");
+        assert!(!log.knows(target, 4, 1000));
+        log.record_download(target.to_owned(), stamp(&path), 1000);
+        assert!(log.has(target, &stamp(&path)));
+        assert!(log.knows(target, 4, 1000));
+        assert!(!log.knows(target, 4, 2000) && !log.knows(target, 5, 1000));
         // An uploaded file has another time there.
-        sent.note(target.to_owned(), stamp(&path));
-        assert!(sent.knows(target, 4, 2000));
+        log.record_upload(target.to_owned(), stamp(&path));
+        assert!(log.knows(target, 4, 2000));
     }
 
     #[test]
@@ -430,7 +436,7 @@ mod tests {
             (None, false, false),
         ];
         for (code, asked, expected) in ends {
-            assert_eq!(is_in_order(code, asked), expected, "{code:?} {asked}");
+            assert_eq!(is_clean_exit(code, asked), expected, "{code:?} {asked}");
         }
     }
 }
