@@ -69,7 +69,7 @@ pub(super) struct Agent {
     /// The job's directory in HDFS, and the worker that writes to it.
     staging: Option<JobLayout>,
     hdfs_worker: Option<Arc<HdfsWorker>>,
-    /// Limits concurrent requests of clients.
+    /// Permits of concurrent requests of clients.
     request_permits: RequestPermits,
     tokens: TokenRefresh,
     order: Option<Order>,
@@ -91,8 +91,9 @@ pub(super) struct Agent {
     running: Option<RunningProgram>,
     /// Newest round whose start was attempted here.
     last_round: u32,
-    output_upload: Option<oneshot::Receiver<Option<String>>>,
-    outputs_uploaded: bool,
+    /// Last logs, checkpoints and outputs being saved before the exit, and whether that is done.
+    finishing: Option<oneshot::Receiver<Option<String>>>,
+    finished: bool,
     /// Restore in progress with its round, and the newest round that was restored.
     restore: Option<JoinHandle<(u32, Result<(), String>)>>,
     restored_round: Option<u32>,
@@ -143,7 +144,7 @@ impl Agent {
                     retry = RETRY.0;
                     let news = self.on_reply(reply);
                     // The reply acknowledges all reports, including the saved outputs.
-                    if self.outputs_uploaded {
+                    if self.finished {
                         return Ok(AgentEnd::Done);
                     }
                     // A master without news holds the request for a heartbeat interval. If it replies early, the next
@@ -193,9 +194,9 @@ impl Agent {
                     next_sync = Instant::now();
                 }
                 AgentEvent::CheckpointsSaved => {}
-                AgentEvent::OutputsSaved(upload_error) => {
-                    self.output_upload = None;
-                    self.outputs_uploaded = true;
+                AgentEvent::Finished(upload_error) => {
+                    self.finishing = None;
+                    self.finished = true;
                     self.report(AgentReport::Stopped { upload_error });
                     next_sync = Instant::now();
                 }
@@ -229,14 +230,14 @@ impl Agent {
                 let deadline = self.exit_deadline();
                 let logs = self.finish_logs(LEAVE_MAX);
                 let uploads = self.uploads.finish(deadline, deadline);
-                let saving = self.output_upload.take();
-                let saved = async {
-                    if let Some(saving) = saving {
+                let finishing = self.finishing.take();
+                let finished = async {
+                    if let Some(finishing) = finishing {
                         // Uploads that miss the deadline are lost with the container.
-                        let _ = timeout_at(deadline, saving).await;
+                        let _ = timeout_at(deadline, finishing).await;
                     }
                 };
-                tokio::join!(self.send_last_reports(), logs, uploads, saved);
+                tokio::join!(self.send_last_reports(), logs, uploads, finished);
                 return match self.cut_off {
                     true => Err("cut off from its master".to_owned()),
                     false => Ok(end),
@@ -357,7 +358,7 @@ impl Agent {
                 self.fetch = None;
                 if self.is_busy() {
                     self.stop_program(grace);
-                } else if self.output_upload.is_none() && !self.outputs_uploaded {
+                } else if self.finishing.is_none() && !self.finished {
                     self.finish(upload);
                 }
             }

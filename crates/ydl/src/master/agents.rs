@@ -75,8 +75,9 @@ impl Agents {
         }
     }
 
-    /// Keeps the sync, and answers it at once if the agent's order or tokens are outdated.
-    pub(super) fn respond(
+    /// Holds a sync until the agent's order or tokens change, or a client has a request for the agent. Answers it at
+    /// once if what the agent has is outdated.
+    pub(super) fn hold_sync(
         &mut self,
         container: &ContainerId,
         seen: AgentVersions,
@@ -99,7 +100,7 @@ impl Agents {
         self.notify(container, job);
     }
 
-    /// Answers a waiting agent if its order or its tokens are outdated.
+    /// Answers the held sync of an agent if its order or its tokens are outdated.
     pub(super) fn notify(&mut self, container: &ContainerId, job: &Job) {
         let Some(state) = self.agents.get_mut(container) else {
             return;
@@ -131,7 +132,7 @@ impl Agents {
         self.agents.get(container).is_some_and(|state| !state.missed)
     }
 
-    /// Sends requests to a waiting agent. Returns false if it does not wait.
+    /// Answers a waiting agent's sync with requests of clients. Returns false if no sync is held.
     pub(super) fn send_requests(
         &mut self,
         container: &ContainerId,

@@ -1,9 +1,9 @@
 //! Event loop around the core, with one bounded inbox.
 //!
 //! It makes no decisions. It feeds events to the core, journals them, and performs the core's actions only
-//! once the journal is flushed. Responses that depend on the journal wait in the outbox for that. Those of
-//! logs, views and history are not put in the outbox. But the loop handles nothing during a flush, history
-//! shows an event only after it is flushed, and a log read needs a sync of the agent, which goes through the
+//! once the journal is flushed. Responses that depend on the journal wait in the outbox for that. Logs, views
+//! and history are answered directly. A slow journal delays them, too: the loop handles nothing during a
+//! flush, events enter the history after it, and a log read answers a sync of the agent, which has passed the
 //! outbox.
 
 mod requests;
@@ -214,7 +214,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
                 }
                 Effect::AnswerSync { container, versions, respond_to, durable } => {
                     durable.set();
-                    self.agents.respond(&container, versions, respond_to, &self.job);
+                    self.agents.hold_sync(&container, versions, respond_to, &self.job);
                     self.agent_requests.on_poll(
                         &container,
                         versions.last_request,

@@ -56,6 +56,7 @@ impl Watchers {
         self.number += 1;
     }
 
+    /// Registers a client that waits for a view newer than number `seen`. `show` answers it.
     pub(super) fn view(&mut self, seen: u64, respond_to: oneshot::Sender<MasterResponse>) {
         self.views.retain(|(_, respond_to)| !respond_to.is_closed());
         if self.views.len() >= WATCHERS_MAX {
@@ -65,6 +66,7 @@ impl Watchers {
         self.views.push((seen, respond_to));
     }
 
+    /// Answers with the events from number `after` on; registers the client if there are none yet.
     pub(super) fn history(&mut self, after: u64, respond_to: oneshot::Sender<MasterResponse>) {
         self.readers.retain(|(_, respond_to)| !respond_to.is_closed());
         if self.readers.len() >= WATCHERS_MAX {
@@ -75,6 +77,7 @@ impl Watchers {
         self.send_history();
     }
 
+    /// Adds an event and answers the clients that wait for it.
     pub(super) fn add(&mut self, event: HistoryEvent) {
         self.history.push_back(event);
         if self.history.len() > HISTORY_MAX {
@@ -90,6 +93,7 @@ impl Watchers {
         waits.then(|| self.last_view + VIEW_INTERVAL)
     }
 
+    /// Sends the current view to the clients that have an older one.
     pub(super) fn show(&mut self, view: impl FnOnce(u64) -> JobSnapshot) {
         let number = self.number;
         let stale = self.views.extract_if(.., |(seen, _)| *seen < number);

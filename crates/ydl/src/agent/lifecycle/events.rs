@@ -37,7 +37,8 @@ pub(super) enum AgentEvent {
     InputsFetched(Result<(), DataError>),
     Restored(Option<(u32, Result<(), String>)>),
     CheckpointsSaved,
-    OutputsSaved(Option<String>),
+    /// The last logs, checkpoints and outputs are saved, as far as ordered; with the error of the outputs.
+    Finished(Option<String>),
     MasterMoved(String),
     TokensFetched(bool),
     Terminated,
@@ -103,9 +104,9 @@ impl Agent {
                 None => std::future::pending().await,
             }
         };
-        let saved = async {
-            match &mut self.output_upload {
-                Some(saving) => saving.await,
+        let finished = async {
+            match &mut self.finishing {
+                Some(finishing) => finishing.await,
                 None => std::future::pending().await,
             }
         };
@@ -137,7 +138,7 @@ impl Agent {
             fetched = inputs_fetched => AgentEvent::InputsFetched(fetched),
             restored = restored => AgentEvent::Restored(restored),
             () = self.uploads.saved(), if saving => AgentEvent::CheckpointsSaved,
-            saved = saved => AgentEvent::OutputsSaved(saved.unwrap_or_else(|_| Some("copying them failed".into()))),
+            finished = finished => AgentEvent::Finished(finished.unwrap_or_else(|_| Some("copying them failed".into()))),
             Some(()) = term.recv() => AgentEvent::Terminated,
             () = sleep_until(cut_off), if !self.is_terminating => AgentEvent::CutOff,
             fetched = tokens_fetched => AgentEvent::TokensFetched(fetched),

@@ -181,7 +181,7 @@ impl Agent {
         if let Err(error) = written {
             tracing::warn!("cannot write the exit record: {error}");
         }
-        self.request_permits.logs.wake();
+        self.request_permits.logs.program_ended();
         self.uploads.program_ended();
         if let Some(log_shipper) = attempt.log_shipper {
             log_shipper.end(to_json(&record).ok());

@@ -49,8 +49,8 @@ impl Default for LogPermits {
 }
 
 impl LogPermits {
-    /// Wakes pending reads because a program has ended.
-    pub(super) fn wake(&self) {
+    /// Wakes pending reads: a program has ended, so its logs are complete.
+    pub(super) fn program_ended(&self) {
         self.program_ended.notify_waiters();
     }
 }

@@ -30,9 +30,9 @@ const SPARE: Duration = Duration::from_secs(2);
 /// Continuous uploads of a program.
 #[derive(Debug)]
 pub(super) struct Uploads {
-    /// Dropping it cancels the uploads.
+    /// Phase for the uploads of outputs. Dropping it cancels them.
     phase: Arc<watch::Sender<ProgramPhase>>,
-    /// Phase of the checkpoint upload.
+    /// Phase for the upload of checkpoints.
     checkpoint: Arc<watch::Sender<ProgramPhase>>,
     /// Deadline of the last checkpoints.
     saved_by: Option<Instant>,
@@ -64,7 +64,7 @@ impl Uploads {
         self.checkpoint.is_closed() || late
     }
 
-    /// Waits for that.
+    /// Waits for the last program's checkpoints, up to their deadline.
     pub(super) async fn saved(&self) {
         let by = self.saved_by.unwrap_or_else(Instant::now);
         if timeout_at(by, self.checkpoint.closed()).await.is_err() {
@@ -99,11 +99,11 @@ pub(super) fn exit_timeout(timeouts: &Timeouts) -> Duration {
 }
 
 impl Agent {
-    /// Waits for the last logs and checkpoints, and uploads outputs if wanted; then `Stopped` is reported. Runs outside the
-    /// loop: it may take minutes, and the heartbeat must continue.
+    /// Waits for the last logs and checkpoints, and uploads outputs if wanted. `AgentEvent::Finished` follows, on which the
+    /// loop reports `Stopped`. Runs outside the loop: it may take minutes, and the heartbeat must continue.
     pub(super) fn finish(&mut self, wanted: bool) {
-        let (done, saving) = oneshot::channel();
-        self.output_upload = Some(saving);
+        let (done, finishing) = oneshot::channel();
+        self.finishing = Some(finishing);
         let outputs = match (&self.order, wanted) {
             (Some(_), true) => self.task_env.outputs(&self.submitted),
             _ => Vec::new(),

@@ -243,7 +243,7 @@ impl Mirror {
         }
     }
 
-    /// Polls until the job is over.
+    /// Polls the ResourceManager in the background until the job is over, and records each report.
     pub fn watch(self: &Arc<Self>) -> JoinHandle<()> {
         let mirror = self.clone();
         tokio::spawn(async move {

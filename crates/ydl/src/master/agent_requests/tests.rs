@@ -52,14 +52,14 @@ impl AgentRequestsHarness {
     /// Polls as an agent that knows its order and `last_request`.
     fn listen(&mut self, last_request: u64) -> Receiver<MasterResponse> {
         let (first, mut order) = oneshot::channel();
-        self.agents.respond(&c0(), AgentVersions::default(), first, &self.job);
+        self.agents.hold_sync(&c0(), AgentVersions::default(), first, &self.job);
         let seen = match order.try_recv() {
             Ok(MasterResponse::Order(synced)) => synced.number,
             other => panic!("{other:?}"),
         };
         let (respond_to, response) = oneshot::channel();
         let seen = AgentVersions { order: seen, last_request, ..AgentVersions::default() };
-        self.agents.respond(&c0(), seen, respond_to, &self.job);
+        self.agents.hold_sync(&c0(), seen, respond_to, &self.job);
         self.agent_requests.on_poll(&c0(), last_request, &mut self.agents);
         response
     }
