@@ -53,7 +53,7 @@ pub(super) struct LaunchRequest {
 
 /// Starts all agents of a job.
 pub(super) struct Launcher {
-    nodes: NmClient,
+    nm_client: NmClient,
     backend_events: UnboundedSender<BackendEvent>,
     common: LaunchContext,
     runtimes: ImageRuntimes,
@@ -67,12 +67,12 @@ pub(super) struct Launcher {
 impl Launcher {
     pub(super) fn new(
         setup: &YarnSetup,
-        nodes: NmClient,
+        nm_client: NmClient,
         backend_events: UnboundedSender<BackendEvent>,
     ) -> Result<Launcher, Report> {
         let launch = Duration::from_millis(setup.spec.timeouts.launch.0);
         Ok(Launcher {
-            nodes,
+            nm_client,
             backend_events,
             common: common(setup)?,
             runtimes: ImageRuntimes::of(&setup.spec),
@@ -129,7 +129,7 @@ impl Launcher {
                 waiting.iter().map(|(container, launch)| node::Start { container, launch });
             let starts: Vec<_> = starts.collect();
             let can_retry = Instant::now() + RETRY_DELAY < deadline;
-            match self.nodes.start(&node, &starts, deadline).await {
+            match self.nm_client.start(&node, &starts, deadline).await {
                 Ok(outcome) => {
                     let mut retry = BTreeSet::new();
                     for id in outcome.started {

@@ -35,7 +35,7 @@ pub use setup::YarnSetup;
 use super::{Backend, Fenced, Launch};
 use gpus::GpuAsks;
 use launch::{LaunchRequest, Launcher};
-use rm_client::{Command, RmClient, SessionEnd};
+use rm_client::{Command, RmClient, RmClientEnd};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -76,10 +76,13 @@ pub struct YarnBackend {
     commands: UnboundedSender<Command>,
     launches: UnboundedSender<LaunchRequest>,
     backend_events: UnboundedReceiver<BackendEvent>,
-    session: Option<JoinHandle<SessionEnd>>,
+    /// Task of the RM client; none once it has stopped.
+    rm_client: Option<JoinHandle<RmClientEnd>>,
+    /// Task that starts agents on nodes.
     launcher: JoinHandle<()>,
     /// Events of the last heartbeat that [`Backend::next`] has not returned yet.
     events: VecDeque<Event>,
+    /// Last heartbeat received.
     reply: ReplyCount,
     /// Last heartbeat of which every event was returned.
     seen: ReplyCount,
@@ -98,7 +101,7 @@ pub struct YarnBackend {
 
 impl YarnBackend {
     fn begin(
-        session: RmClient,
+        rm_client: RmClient,
         launcher: Launcher,
         backend_events: UnboundedReceiver<BackendEvent>,
         setup: &YarnSetup,
@@ -110,7 +113,7 @@ impl YarnBackend {
             commands,
             launches,
             backend_events,
-            session: Some(tokio::spawn(session.run(command_rx))),
+            rm_client: Some(tokio::spawn(rm_client.run(command_rx))),
             launcher: tokio::spawn(launcher.run(launch_rx)),
             events: VecDeque::new(),
             reply: ReplyCount(0),
@@ -201,17 +204,17 @@ impl Backend for YarnBackend {
                 }
                 return Ok(event);
             }
-            let Some(session) = &mut self.session else {
+            let Some(rm_client) = &mut self.rm_client else {
                 return std::future::pending().await;
             };
             tokio::select! {
                 biased;
                 Some(event) = self.backend_events.recv() => self.on_backend_event(event),
-                ended = session => {
-                    self.session = None;
+                ended = rm_client => {
+                    self.rm_client = None;
                     match ended {
-                        Ok(SessionEnd::Fenced(why)) => return Err(Fenced { why }),
-                        Ok(SessionEnd::Finished | SessionEnd::ApplicationEnded) => {}
+                        Ok(RmClientEnd::Fenced(why)) => return Err(Fenced { why }),
+                        Ok(RmClientEnd::Finished | RmClientEnd::ApplicationEnded) => {}
                         Err(error) => {
                             let why = format!("the ResourceManager client failed: {error}");
                             return Err(Fenced { why });
@@ -234,26 +237,26 @@ impl Backend for YarnBackend {
         let finish = Finish { diagnostics, tracking_url, ..Finish::new(status) };
         self.command(Command::Close(finish));
         self.launcher.abort();
-        let Some(session) = &mut self.session else {
+        let Some(rm_client) = &mut self.rm_client else {
             return;
         };
-        match timeout(CLOSE_TIMEOUT, session).await {
-            Ok(Ok(SessionEnd::Finished | SessionEnd::ApplicationEnded)) => {}
-            Ok(Ok(SessionEnd::Fenced(why))) => tracing::error!("{why}"),
+        match timeout(CLOSE_TIMEOUT, rm_client).await {
+            Ok(Ok(RmClientEnd::Finished | RmClientEnd::ApplicationEnded)) => {}
+            Ok(Ok(RmClientEnd::Fenced(why))) => tracing::error!("{why}"),
             Ok(Err(error)) => tracing::error!("the ResourceManager client failed: {error}"),
             Err(_) => {
                 tracing::error!("timed out reporting the job's outcome to the ResourceManager")
             }
         }
-        self.session = None;
+        self.rm_client = None;
     }
 }
 
 impl Drop for YarnBackend {
     fn drop(&mut self) {
         self.launcher.abort();
-        if let Some(session) = &self.session {
-            session.abort();
+        if let Some(rm_client) = &self.rm_client {
+            rm_client.abort();
         }
     }
 }

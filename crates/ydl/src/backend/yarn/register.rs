@@ -7,7 +7,7 @@ use super::{
     heartbeat::HeartbeatInterval,
     hosts::ClusterHosts,
     launch::Launcher,
-    rm_client::{HeldContainer, QUERY_TIMEOUT, RmClient, SessionEnd},
+    rm_client::{HeldContainer, QUERY_TIMEOUT, RmClient, RmClientEnd},
     setup::YarnSetup,
     size::MaxAllocation,
 };
@@ -48,7 +48,7 @@ impl YarnBackend {
         let registering = register_application(&setup, backend_events.clone(), priority);
         let (mut rm, registered) = registering.await?;
         let live = recover_containers(&mut rm, &registered, &setup).await?;
-        let launcher = Launcher::new(&setup, rm.nodes.clone(), backend_events)?;
+        let launcher = Launcher::new(&setup, rm.nm_client.clone(), backend_events)?;
         Ok((YarnBackend::begin(rm, launcher, backend_event_rx, &setup, priority_rx), live))
     }
 }
@@ -69,7 +69,7 @@ async fn register_application(
     };
     let mut scheduler = AmRmClient::from_config(config, token).map_err(|e| config_error(&e))?;
     let options = NmClientOptions::from_config(config).map_err(|e| config_error(&e))?;
-    let client = match setup.identity.clone() {
+    let query_client = match setup.identity.clone() {
         Some(identity) => {
             Some(Client::from_config(config, identity).map_err(|e| config_error(&e))?)
         }
@@ -85,7 +85,7 @@ async fn register_application(
         Registration { port, tracking_url: setup.tracking_url.clone(), ..Registration::new(host) };
     let deadline = Instant::now() + REGISTER_TIMEOUT;
     let (registered, hosts) =
-        tokio::join!(scheduler.register(&registration, deadline), hosts(client.as_ref()));
+        tokio::join!(scheduler.register(&registration, deadline), hosts(query_client.as_ref()));
     let registered = registered.map_err(|error| {
         let message = format!("cannot register with the ResourceManager: {error}");
         let report = Report::new(Exit::Unreachable, message);
@@ -94,9 +94,9 @@ async fn register_application(
             None => report,
         }
     })?;
-    let queue_label = label(client.as_ref(), &registered.queue).await;
-    let nodes = NmClient::new(options);
-    nodes.add_tokens(registered.node_tokens.iter().cloned());
+    let queue_label = label(query_client.as_ref(), &registered.queue).await;
+    let nm_client = NmClient::new(options);
+    nm_client.add_tokens(registered.node_tokens.iter().cloned());
     let mut ledger = Ledger::new();
     ledger.set_scheduling_request_mode(match handler {
         PlacementHandler::Processor => SchedulingRequestMode::Add,
@@ -106,10 +106,10 @@ async fn register_application(
         scheduler,
         registration,
         ledger,
-        asks: AskBuilder::new(&setup.spec, queue_label),
+        ask_builder: AskBuilder::new(&setup.spec, queue_label),
         hosts,
-        nodes,
-        client,
+        nm_client,
+        query_client,
         attempt,
         held: Default::default(),
         max_allocation: MaxAllocation::of(&registered),
@@ -179,8 +179,8 @@ async fn recover_containers(
         sleep_until(rm.interval.due()).await;
         match rm.heartbeat().await {
             None => {}
-            Some(SessionEnd::Fenced(why)) => return Err(Report::internal(why)),
-            Some(SessionEnd::Finished | SessionEnd::ApplicationEnded) => {
+            Some(RmClientEnd::Fenced(why)) => return Err(Report::internal(why)),
+            Some(RmClientEnd::Finished | RmClientEnd::ApplicationEnded) => {
                 return Err(Report::internal("the cluster ended the application"));
             }
         }

@@ -49,17 +49,19 @@ pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) enum Command {
     /// Containers still to be granted, and the last heartbeat that the caller has seen.
     SetAsks(Asks, ReplyCount),
+    /// A container is not needed any more.
     Release(ContainerId),
     /// Progress of the job, from 0 to 1.
     SetProgress(f32),
     /// A container may have exited: poll soon.
     ExpectExit,
+    /// The job is over: release everything and unregister.
     Close(Finish),
 }
 
-/// Outcome of the client's session with the ResourceManager.
+/// Reason why the client has stopped.
 #[derive(Debug)]
-pub(super) enum SessionEnd {
+pub(super) enum RmClientEnd {
     /// Unregistered on request.
     Finished,
     /// The cluster ended the application.
@@ -68,6 +70,7 @@ pub(super) enum SessionEnd {
     Fenced(String),
 }
 
+/// Container of this job, with what is needed when it completes.
 #[derive(Debug, Default)]
 pub(super) struct HeldContainer {
     /// Node of the container. Unknown for a container of an earlier master until its node reports it.
@@ -75,34 +78,47 @@ pub(super) struct HeldContainer {
     memory_mib: u64,
 }
 
+/// Connection of this master to the ResourceManager. Runs in a task of its own, and exchanges commands and events with
+/// the [`YarnBackend`](super::YarnBackend).
 pub(super) struct RmClient {
+    /// Client of the scheduler, for registration and heartbeats.
     pub(super) scheduler: AmRmClient,
+    /// Registration of this master, to register again with a restarted ResourceManager.
     pub(super) registration: Registration,
+    /// Wanted containers, and what the ResourceManager knows of them.
     pub(super) ledger: Ledger<ContainerId>,
-    pub(super) asks: AskBuilder,
+    /// Translates the core's asks into the ledger's wants.
+    pub(super) ask_builder: AskBuilder,
+    /// Hosts and racks to name in requests.
     pub(super) hosts: ClusterHosts,
-    pub(super) nodes: NmClient,
-    pub(super) client: Option<Client>,
+    /// Client of the NodeManagers, shared with the launcher. Heartbeats bring its tokens.
+    pub(super) nm_client: NmClient,
+    /// Client for queries about nodes and the application; none without credentials for it.
+    pub(super) query_client: Option<Client>,
+    /// Application attempt of this master, if its token names it.
     pub(super) attempt: Option<AttemptId>,
-    /// Containers of this job, with what is needed when they complete.
+    /// Containers that are granted or recovered and have not completed.
     pub(super) held: BTreeMap<ContainerId, HeldContainer>,
     pub(super) max_allocation: MaxAllocation,
     /// Progress of the job, from 0 to 1.
     pub(super) progress: f32,
     /// Priority of the application.
     pub(super) priority: watch::Sender<Option<i32>>,
+    /// Time of the next heartbeat.
     pub(super) interval: HeartbeatInterval,
+    /// Results of heartbeats for the backend.
     pub(super) backend_events: UnboundedSender<BackendEvent>,
     /// Number of nodes in the cluster.
     pub(super) node_count: i32,
     /// Nodes that the core avoids, and nodes that it was told not to avoid.
     pub(super) avoided: BTreeSet<String>,
     pub(super) required_nodes: BTreeSet<String>,
+    /// Duration of the current error of the ResourceManager.
     pub(super) error_since: ErrorSince,
 }
 
 impl RmClient {
-    pub(super) async fn run(mut self, mut commands: UnboundedReceiver<Command>) -> SessionEnd {
+    pub(super) async fn run(mut self, mut commands: UnboundedReceiver<Command>) -> RmClientEnd {
         let mut refreshed = Instant::now();
         let mut reports: Option<Receiver<Vec<NodeReport>>> = None;
         loop {
@@ -120,7 +136,7 @@ impl RmClient {
                     Some(Command::SetProgress(progress)) => self.progress = progress,
                     Some(Command::ExpectExit) => self.interval.poll_soon(Instant::now()),
                     Some(Command::Close(finish)) => return self.finish(finish).await,
-                    None => return SessionEnd::Fenced("the master's event loop stopped".to_owned()),
+                    None => return RmClientEnd::Fenced("the master's event loop stopped".to_owned()),
                 },
                 nodes = next_report(&mut reports) => {
                     reports = None;
@@ -139,7 +155,7 @@ impl RmClient {
     fn set_asks(&mut self, mut asks: Asks, seen: ReplyCount) {
         let mut problems = asks.asks.iter().filter_map(|ask| {
             let too_large = self.max_allocation.exceeded(&ask.role, &ask.resources);
-            too_large.or_else(|| self.asks.unsupported_placement(&ask.role))
+            too_large.or_else(|| self.ask_builder.unsupported_placement(&ask.role))
         });
         let problem = problems.next();
         if let Some(why) = problem {
@@ -148,7 +164,7 @@ impl RmClient {
         }
         self.avoided = asks.avoid.iter().map(ToString::to_string).collect();
         self.ledger.set_excluded(self.avoided.clone());
-        let wanted = self.asks.build(&asks, &mut self.hosts);
+        let wanted = self.ask_builder.build(&asks, &mut self.hosts);
         self.ledger.set_wants(wanted.plain, seen);
         self.ledger.set_constrained_wants(wanted.constrained, seen);
         let now = Instant::now();
@@ -161,7 +177,7 @@ impl RmClient {
 
     /// Reports nodes that must not be avoided, if they changed.
     fn update_required_nodes(&mut self) {
-        let required_nodes = self.asks.required_nodes(&self.hosts, &self.avoided);
+        let required_nodes = self.ask_builder.required_nodes(&self.hosts, &self.avoided);
         if required_nodes != self.required_nodes {
             let nodes = required_nodes.iter().map(|host| host.as_str().into()).collect();
             self.required_nodes = required_nodes;
@@ -176,8 +192,8 @@ impl RmClient {
         }
     }
 
-    /// Sends one heartbeat. Returns the end of the session if this was the last one.
-    pub(super) async fn heartbeat(&mut self) -> Option<SessionEnd> {
+    /// Sends one heartbeat. Returns the reason to stop if this was the last one.
+    pub(super) async fn heartbeat(&mut self) -> Option<RmClientEnd> {
         let now = Instant::now();
         self.ledger.set_now(now);
         let progress = self.progress;
@@ -199,7 +215,7 @@ impl RmClient {
                 return Some(self.on_attempt_ended(&reason).await);
             }
             Err(error @ SchedulerError::ConcurrentMaster { .. }) => {
-                return Some(SessionEnd::Fenced(error.to_string()));
+                return Some(RmClientEnd::Fenced(error.to_string()));
             }
             Err(SchedulerError::NoResponse(error)) => return self.on_no_response(&error, now),
             Err(error) => {
@@ -212,7 +228,7 @@ impl RmClient {
     }
 
     fn query_nodes(&self) -> Option<Receiver<Vec<NodeReport>>> {
-        let client = self.client.clone()?;
+        let client = self.query_client.clone()?;
         let (nodes_tx, nodes_rx) = channel(1);
         tokio::spawn(async move {
             let deadline = Instant::now() + QUERY_TIMEOUT;
@@ -235,7 +251,7 @@ impl RmClient {
     }
 
     /// Releases everything and reports the outcome of the job.
-    async fn finish(&mut self, finish: Finish) -> SessionEnd {
+    async fn finish(&mut self, finish: Finish) -> RmClientEnd {
         self.ledger.set_wants(BTreeMap::new(), self.ledger.reply_count());
         self.ledger.set_constrained_wants(BTreeMap::new(), self.ledger.reply_count());
         for container in self.held.keys() {
@@ -253,12 +269,12 @@ impl RmClient {
         loop {
             let deadline = Instant::now() + FINISH_ATTEMPT_TIMEOUT;
             match self.scheduler.finish(&finish, deadline).await {
-                Ok(()) => return SessionEnd::Finished,
-                Err(SchedulerError::AttemptEnded { reason }) => return SessionEnd::Fenced(reason),
+                Ok(()) => return RmClientEnd::Finished,
+                Err(SchedulerError::AttemptEnded { reason }) => return RmClientEnd::Fenced(reason),
                 Err(error) if Instant::now() > end => {
                     let why =
                         format!("cannot report the job's outcome to the ResourceManager: {error}");
-                    return SessionEnd::Fenced(why);
+                    return RmClientEnd::Fenced(why);
                 }
                 Err(error) => tracing::warn!("cannot unregister yet: {error}"),
             }

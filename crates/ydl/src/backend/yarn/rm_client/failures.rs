@@ -1,6 +1,6 @@
 //! Failed heartbeats: rejections, outages, and the end of the application or of this attempt.
 
-use super::{HEARTBEAT_TIMEOUT, QUERY_TIMEOUT, RmClient, SessionEnd};
+use super::{HEARTBEAT_TIMEOUT, QUERY_TIMEOUT, RmClient, RmClientEnd};
 use crate::backend::yarn::{completions, error::RmErrorKind, size::MaxAllocation};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -14,9 +14,10 @@ use ydl_core::{ContainerExit, Event};
 const TOKEN_REJECTED_MAX: Duration = Duration::from_secs(300);
 /// Time to retry a request after a rejection that may be transient.
 const REQUEST_REJECTED_MAX: Duration = Duration::from_secs(30);
+
 impl RmClient {
     /// Registers again with a ResourceManager that has lost this master, for example by a restart.
-    pub(super) async fn register_again(&mut self) -> Option<SessionEnd> {
+    pub(super) async fn register_again(&mut self) -> Option<RmClientEnd> {
         tracing::warn!("the ResourceManager does not know this master; registering again");
         let deadline = Instant::now() + HEARTBEAT_TIMEOUT;
         match self.scheduler.register(&self.registration, deadline).await {
@@ -37,13 +38,13 @@ impl RmClient {
     }
 
     fn on_registered(&mut self, registered: &RegisterResponse) {
-        self.nodes.add_tokens(registered.node_tokens.iter().cloned());
+        self.nm_client.add_tokens(registered.node_tokens.iter().cloned());
         self.max_allocation = MaxAllocation::of(registered);
         self.on_recovered(&registered.recovered);
         self.interval.send_soon(Instant::now());
     }
 
-    pub(super) fn on_no_response(&mut self, error: &RpcError, now: Instant) -> Option<SessionEnd> {
+    pub(super) fn on_no_response(&mut self, error: &RpcError, now: Instant) -> Option<RmClientEnd> {
         let kind = match error {
             RpcError::Security { .. } => RmErrorKind::TokenRejected,
             _ => RmErrorKind::NoResponse,
@@ -53,7 +54,7 @@ impl RmClient {
             tracing::warn!("the ResourceManager does not answer: {error}");
         }
         if kind == RmErrorKind::TokenRejected && lasted > TOKEN_REJECTED_MAX {
-            return Some(SessionEnd::Fenced(error.to_string()));
+            return Some(RmClientEnd::Fenced(error.to_string()));
         }
         self.interval.on_failure(now);
         None
@@ -84,23 +85,23 @@ impl RmClient {
         }
     }
 
-    /// The attempt is over: the application ended, or another attempt replaced this one.
-    pub(super) async fn on_attempt_ended(&mut self, reason: &str) -> SessionEnd {
+    /// Handles the end of this attempt: the application ended, or another attempt replaced it.
+    pub(super) async fn on_attempt_ended(&mut self, reason: &str) -> RmClientEnd {
         let Some(ended) = self.application_diagnostics().await else {
-            return SessionEnd::Fenced(reason.to_owned());
+            return RmClientEnd::Fenced(reason.to_owned());
         };
         let held = std::mem::take(&mut self.held);
         let gone = held.into_keys().map(|id| (id.to_string().into(), ContainerExit::Released));
         let by = format!("the cluster: {ended}");
         self.send_event(Event::KillRequested { by, immediate: true });
         self.send_event(Event::Ended { containers: gone.collect() });
-        SessionEnd::ApplicationEnded
+        RmClientEnd::ApplicationEnded
     }
 
     /// Returns the diagnostics of an application that the cluster ended. Returns nothing if another attempt
     /// continues it, or on an error.
     async fn application_diagnostics(&self) -> Option<String> {
-        let (client, attempt) = (self.client.as_ref()?, self.attempt?);
+        let (client, attempt) = (self.query_client.as_ref()?, self.attempt?);
         let deadline = Instant::now() + QUERY_TIMEOUT;
         loop {
             let report = client.application(attempt.application, deadline).await.ok()?;

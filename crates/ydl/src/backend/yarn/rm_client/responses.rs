@@ -1,6 +1,6 @@
 //! Handlers of heartbeat responses: grants, completions, warnings, recovered containers.
 
-use super::{HeldContainer, RmClient, SessionEnd};
+use super::{HeldContainer, RmClient, RmClientEnd};
 use crate::backend::yarn::{BackendEvent, completions, size};
 use std::collections::BTreeSet;
 use tokio::time::Instant;
@@ -12,11 +12,11 @@ use yarn_native::{
 use ydl_core::Event;
 
 impl RmClient {
-    pub(super) fn on_response(&mut self, response: AllocateResponse) -> Option<SessionEnd> {
-        self.nodes.add_tokens(response.node_tokens.iter().cloned());
+    pub(super) fn on_response(&mut self, response: AllocateResponse) -> Option<RmClientEnd> {
+        self.nm_client.add_tokens(response.node_tokens.iter().cloned());
         let outcome = match self.ledger.on_reply(LedgerReply::from(&response)) {
             Ok(outcome) => outcome,
-            Err(error) => return Some(SessionEnd::Fenced(error.to_string())),
+            Err(error) => return Some(RmClientEnd::Fenced(error.to_string())),
         };
         let wanted: BTreeSet<ContainerId> = outcome.wanted.iter().map(|g| g.container).collect();
         // Some versions do not report it.
@@ -72,7 +72,7 @@ impl RmClient {
         let mut accepted = Vec::new();
         for container in granted {
             let key = key_of(&container);
-            let Some(role) = self.asks.role_of(key).cloned() else {
+            let Some(role) = self.ask_builder.role_of(key).cloned() else {
                 self.ledger.release(container.id);
                 continue;
             };
