@@ -104,6 +104,8 @@ impl Job {
         self.record(kind, out);
     }
 
+    /// Handles the exit of a program: one that ran, one that its agent was told to restart, or one
+    /// that is being stopped.
     pub(super) fn on_exited(
         &mut self,
         container: &ContainerId,

@@ -61,8 +61,9 @@ impl Job {
         }
     }
 
-    /// Orders a live agent to stop. Otherwise releases the container, unless it has ended, and
-    /// advances the task once no program can run there.
+    /// Orders a live agent to stop, and to upload the outputs first if `save` is set. Otherwise
+    /// releases the container, unless it has ended, and advances the task once no program can run
+    /// there.
     pub(super) fn release(
         &mut self,
         key: TaskKey,
@@ -106,12 +107,15 @@ impl Job {
     /// Returns the time by which the agent, if partitioned since its last heartbeat, has stopped by
     /// itself. Every response from now on tells it to stop.
     fn stopped_by(&self, container: &ContainerId) -> Time {
-        let d = &self.spec.timeouts;
+        let timeouts = &self.spec.timeouts;
         let silent_since = self.held.get(container).and_then(|held| held.silent_since);
         let last_report = silent_since.map_or(self.now, |since| since.min(self.now));
-        let heartbeat =
-            if self.mutant.is(Mutant::IgnoresPartitionedAgents) { Span(0) } else { d.heartbeat };
-        last_report + (heartbeat + d.grace + d.stop)
+        let heartbeat = if self.mutant.is(Mutant::IgnoresPartitionedAgents) {
+            Span(0)
+        } else {
+            timeouts.heartbeat
+        };
+        last_report + (heartbeat + timeouts.grace + timeouts.stop)
     }
 
     /// Moves the task to its next phase; its container is no longer held afterwards.

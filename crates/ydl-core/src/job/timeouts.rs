@@ -24,7 +24,7 @@ impl Job {
     }
 
     fn phase_deadline(&self, key: TaskKey) -> Option<Time> {
-        let d = &self.spec.timeouts;
+        let timeouts = &self.spec.timeouts;
         let task = self.task(key);
         match &task.phase {
             Phase::BackingOff { until, .. } => Some(*until),
@@ -32,24 +32,26 @@ impl Job {
             // own may wait for each other's containers as long as any of them has one.
             Phase::Requested { since } => {
                 let is_outside_round = task.pending.is_none() && self.starts_together(key.role);
-                is_outside_round.then(|| *since + d.allocation)
+                is_outside_round.then(|| *since + timeouts.allocation)
             }
-            Phase::Launching { since, .. } => Some(*since + d.launch),
+            Phase::Launching { since, .. } => Some(*since + timeouts.launch),
             // Inputs are downloaded before an agent is ready; the agent itself gives up when the
             // download stalls. An agent that never reported downloads nothing.
             Phase::Joining { on, since } if self.downloads_inputs(key) && self.has_reported(on) => {
-                Some(*since + (d.join + d.fetch))
+                Some(*since + (timeouts.join + timeouts.fetch))
             }
-            Phase::Joining { since, .. } => Some(*since + d.join),
+            Phase::Joining { since, .. } => Some(*since + timeouts.join),
             Phase::Starting { .. } if self.mutant.is(Mutant::NoStartTimeout) => None,
-            Phase::Starting { since, .. } => Some(*since + d.start),
+            Phase::Starting { since, .. } => Some(*since + timeouts.start),
             // Inputs that the program has changed are downloaded again.
-            Phase::Restarting { since, ended: true, .. } => Some(*since + (d.join + d.fetch)),
-            Phase::Restarting { since, .. } => Some(*since + (d.grace + d.stop)),
+            Phase::Restarting { since, ended: true, .. } => {
+                Some(*since + (timeouts.join + timeouts.fetch))
+            }
+            Phase::Restarting { since, .. } => Some(*since + (timeouts.grace + timeouts.stop)),
             Phase::Stopping { since, save, .. } => {
                 let saving = *save && !self.spec.outputs.is_empty();
-                let end = *since + (d.grace + d.stop);
-                Some(if saving { end + d.upload } else { end })
+                let end = *since + (timeouts.grace + timeouts.stop);
+                Some(if saving { end + timeouts.upload } else { end })
             }
             Phase::Releasing { until, .. } => Some(*until),
             Phase::Ready { .. } | Phase::Running { .. } | Phase::Finished { .. } => None,

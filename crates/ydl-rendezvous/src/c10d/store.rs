@@ -244,7 +244,7 @@ impl C10dStore {
         Ok(())
     }
 
-    /// Returns the value of a key if the key is watched.
+    /// Returns the value of a key if the key is watched, for the notification of its change.
     fn watched_value(&self, key: &[u8]) -> Option<Vec<u8>> {
         let watched = self.watches.contains(key);
         self.keys.value(key).filter(|_| watched).map(<[u8]>::to_vec)

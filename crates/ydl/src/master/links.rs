@@ -37,9 +37,11 @@ struct AgentSession {
     container: ContainerId,
     round: u32,
     number: u64,
+    /// Encoded frames that wait for a request to answer.
     pending: Vec<u8>,
     /// Number of responses with frames so far.
     sent: u64,
+    /// GET of the agent that waits for frames.
     waiter: Option<oneshot::Sender<MasterResponse>>,
 }
 
@@ -56,6 +58,7 @@ pub struct SessionId {
 #[derive(Debug)]
 pub(super) struct OutgoingFrame {
     task: TaskId,
+    /// Number of the session.
     number: u64,
     frame: ServerFrame,
 }

@@ -7,6 +7,7 @@ use crate::{
     protocol::Peer,
 };
 
+/// Position of one link in both directions, and its unacknowledged output.
 #[derive(Debug)]
 pub(super) struct LinkState {
     pub(super) peer: Peer,

@@ -52,14 +52,20 @@ pub(super) enum SocketEvent {
 /// Number and frames of a response. `None` if it is empty.
 type Response = Option<(u64, Vec<ServerFrame>)>;
 
+/// A call in progress.
 type PendingCall = Pin<Box<dyn Future<Output = Result<Response, CallError>> + Send>>;
 
+/// Agent's end of the links of one program, in one session with the master at a time.
 pub(super) struct LinkClient {
+    /// Client of the current master.
     client: watch::Receiver<Arc<Client>>,
     round: u32,
+    /// Address of the program's ports, to which the master may ask for connections.
     host: String,
+    /// Sender for new connections, whose events arrive in `inbox`.
     events: mpsc::Sender<SocketEvent>,
     inbox: mpsc::Receiver<SocketEvent>,
+    /// Bytes of the program that the master has not acknowledged.
     links: AgentLinks,
     sockets: BTreeMap<ConnId, Socket>,
     /// Frames for the master.
@@ -77,8 +83,10 @@ pub(super) struct LinkClient {
     posting: Option<PendingCall>,
     polling: Option<PendingCall>,
     backoff: Duration,
+    /// Time of the next calls after an error.
     not_before: Instant,
     warned: bool,
+    /// True if no connection is open and the master has every frame.
     idle: watch::Sender<bool>,
 }
 
