@@ -191,7 +191,7 @@ pub(crate) fn add_roles(builder: &mut JobFileBuilder, args: &ParsedArgs, sizes: 
 }
 
 /// Sets a variable of the job.
-pub fn job_variable(builder: &mut JobFileBuilder, name: &str, value: &str) {
+pub(crate) fn job_variable(builder: &mut JobFileBuilder, name: &str, value: &str) {
     builder.variable(None, name, value, Location::Whole);
 }
 

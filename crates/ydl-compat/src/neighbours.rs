@@ -44,7 +44,7 @@ const DEPTH_MAX: usize = 32;
 const NAMES_MAX: usize = 8;
 
 /// Ships the neighbours of a script in `dir`. `script` is its name in notes, `home` the user's home directory.
-pub fn ship(builder: &mut JobFileBuilder, script: &str, dir: &Path, home: Option<&str>) {
+pub(crate) fn ship(builder: &mut JobFileBuilder, script: &str, dir: &Path, home: Option<&str>) {
     let patterns = match patterns(dir) {
         Ok(patterns) => patterns,
         Err(error) => {

@@ -47,7 +47,7 @@ pub(crate) fn normalized(args: &ParsedArgs) -> Result<Vec<String>, Report> {
     Ok(words)
 }
 
-pub fn is_assignment(word: &str) -> bool {
+pub(crate) fn is_assignment(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name);
     let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.is_some_and(|name| !name.is_empty() && name.chars().all(in_name))
@@ -129,7 +129,7 @@ pub(crate) fn ship_files(builder: &mut JobFileBuilder, words: &[String]) -> Vec<
 }
 
 /// Adds notes about directories in the command that are not shipped.
-pub fn note_directories(builder: &mut JobFileBuilder, words: &[String]) {
+pub(crate) fn note_directories(builder: &mut JobFileBuilder, words: &[String]) {
     for word in words.iter().filter(|word| Path::new(word).is_dir()) {
         let name = file_name(word);
         if !matches!(name, "." | "..") && !builder.has_file(name) {
@@ -142,12 +142,12 @@ pub fn note_directories(builder: &mut JobFileBuilder, words: &[String]) {
 }
 
 /// Returns true for the absolute path of an interpreter, which is one of the nodes.
-pub fn is_interpreter(word: &str) -> bool {
+pub(crate) fn is_interpreter(word: &str) -> bool {
     Path::new(word).is_absolute() && INTERPRETERS.contains(&unversioned(word))
 }
 
 /// Returns the name of a program without its version.
-pub fn unversioned(word: &str) -> &str {
+pub(crate) fn unversioned(word: &str) -> &str {
     file_name(word).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
 }
 

@@ -11,7 +11,7 @@ use std::{fs::File, io::Read, path::PathBuf};
 
 /// Ships the active virtual environment, unless the command line selects another one or the program needs none. Returns the
 /// command, in which programs of that environment have no path.
-pub fn ship_environment(
+pub(crate) fn ship_environment(
     builder: &mut JobFileBuilder,
     args: &ParsedArgs,
     caller: &CallerEnv,

@@ -10,7 +10,7 @@ use ydl_os::report::Report;
 /// Returns the program's command. On this machine it runs in the current directory. On a cluster, ships the files that it
 /// names and modules beside its script, unless `flag` disables that, and the active environment. `is_python` is true if the
 /// first word may be a Python script.
-pub fn command(
+pub(crate) fn command(
     builder: &mut JobFileBuilder,
     args: &ParsedArgs,
     caller: &CallerEnv,
@@ -72,7 +72,7 @@ fn run_here(builder: &mut JobFileBuilder, args: &ParsedArgs) {
 }
 
 /// Ships files, archives and a C++ library.
-pub fn ship(builder: &mut JobFileBuilder, args: &ParsedArgs) {
+pub(crate) fn ship(builder: &mut JobFileBuilder, args: &ParsedArgs) {
     if builder.is_local() {
         return note_unshipped(builder, args);
     }

@@ -20,7 +20,7 @@ use ydl_os::reason;
 const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
 
 /// Directory of this machine in which programs run.
-pub const DIRECTORY: Scalar<String> =
+pub(crate) const DIRECTORY: Scalar<String> =
     Scalar { python: "PathLike", ..text_of("path", directory_of) };
 /// Source of a file.
 pub(crate) const FILE_SOURCE: Scalar<String> = text_of("path", source_of);

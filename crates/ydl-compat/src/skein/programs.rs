@@ -25,7 +25,7 @@ pub fn read_program(path: &Path) -> Option<String> {
 }
 
 /// Rejects services that use skein and hide ydl's replacement of it.
-pub fn check(
+pub(crate) fn check(
     context: &mut Context,
     roles: &[Role],
     files: &[ServiceFile],

@@ -147,7 +147,7 @@ impl Role {
     }
 
     /// Returns the script with its location.
-    pub fn script(&self) -> Option<(&Node, &str)> {
+    pub(crate) fn script(&self) -> Option<(&Node, &str)> {
         self.script.as_ref().map(|(written, script)| (written, script.as_str()))
     }
 

@@ -17,30 +17,30 @@ const WORDS_MAX: usize = 400;
 #[derive(Clone, Debug)]
 pub(super) struct CallContext {
     /// As in "write".
-    pub verb: &'static str,
+    pub(super) verb: &'static str,
     /// The file, as a URL.
-    pub place: String,
+    pub(super) place: String,
     /// The NameNodes that answer for it.
-    pub servers: String,
+    pub(super) servers: String,
     /// Source of their address.
-    pub origin: String,
+    pub(super) origin: String,
 }
 
 impl CallContext {
     /// A failure of that kind, in a sentence that ends with `why`.
-    pub fn failed(&self, kind: Kind, why: impl AsRef<str>) -> HdfsError {
+    pub(super) fn failed(&self, kind: Kind, why: impl AsRef<str>) -> HdfsError {
         let why = why.as_ref();
         HdfsError::new(kind, format!("cannot {} `{}`: {why}", self.verb, self.place))
     }
 
     /// Creates the error for a missed deadline.
-    pub fn timed_out(&self) -> HdfsError {
+    pub(super) fn timed_out(&self) -> HdfsError {
         let why = format!("no answer in time from the NameNode at {}", self.servers);
         self.unreachable(why)
     }
 
     /// Creates the error for an unreachable server.
-    pub fn unreachable(&self, why: impl AsRef<str>) -> HdfsError {
+    pub(super) fn unreachable(&self, why: impl AsRef<str>) -> HdfsError {
         self.failed(Kind::Unreachable, why).hint(self.reach())
     }
 
@@ -52,7 +52,7 @@ impl CallContext {
     }
 
     /// Translates an error of hdfs-native.
-    pub fn translate(&self, error: Native) -> HdfsError {
+    pub(super) fn translate(&self, error: Native) -> HdfsError {
         match error {
             Native::FileNotFound(_) | Native::BlocksNotFound(_) => {
                 self.failed(Kind::NotFound, "there is no such file")

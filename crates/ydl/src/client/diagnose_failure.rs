@@ -3,7 +3,7 @@
 
 mod missing;
 
-pub use missing::missing_file_hint;
+pub(crate) use missing::missing_file_hint;
 
 use crate::backend::yarn::exec_failure_reason;
 

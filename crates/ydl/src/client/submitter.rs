@@ -13,7 +13,7 @@ use ydl_os::report::Report;
 
 /// Returns the user as whom a specification is submitted, if it names one and the user is known: the proxy user, the owner
 /// of the Kerberos ticket, `HADOOP_USER_NAME` or the user of this process, as for every call to the cluster.
-pub fn name(specification: &Node, global: GlobalArgs) -> Result<Option<String>, Report> {
+pub(crate) fn name(specification: &Node, global: GlobalArgs) -> Result<Option<String>, Report> {
     // A Kerberos library may block on its server.
     if !skein::names_user(specification) {
         return Ok(None);

@@ -20,7 +20,7 @@ const SECRET_BYTES_MAX: usize = 64 << 10;
 
 /// Writes `master.json`, `certificate.pem` and `client.token`, readable by this user alone. The directory of a job on a
 /// cluster is not kept on this machine.
-pub fn run(job: &str, dir: &Path, global: GlobalArgs) -> Result<Exit, Report> {
+pub(crate) fn run(job: &str, dir: &Path, global: GlobalArgs) -> Result<Exit, Report> {
     block_on(async {
         let (job, _mirror) = resolve_job(Some(job), global).await?.into_full()?;
         let address = match settled_status(&job).await {

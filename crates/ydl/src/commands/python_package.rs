@@ -17,7 +17,7 @@ const SKEIN: &str =
 const SKEIN_PROGRAM: &str = "#!/bin/sh\nexec python3 -m skein \"$@\"\n";
 
 /// Writes the package, unless it is there.
-pub fn run(dir: &Path) -> Result<Exit, Report> {
+pub(crate) fn run(dir: &Path) -> Result<Exit, Report> {
     write(dir).map_err(|error| {
         let what = format!("cannot write the Python package to `{}`: {error}", dir.display());
         Report::new(Exit::JobFailed, what)

@@ -21,7 +21,7 @@ use ydl_core::{JobSpec, JobView, view::RoleView};
 
 /// State of a job as its page shows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PageState {
+pub(crate) struct PageState {
     name: String,
     state: &'static str,
     reason: String,

@@ -16,7 +16,7 @@ enum Missing<'a> {
 
 /// Returns a hint that names the key and the flag which ship what a program did not find. `from` is the directory in which
 /// the job was submitted. `in_place` is true if programs run there, or in another directory of this machine.
-pub fn missing_file_hint(
+pub(crate) fn missing_file_hint(
     stderr: &str,
     spec: &JobSpec,
     from: &Path,
