@@ -67,7 +67,7 @@ pub enum JobPhase {
 pub struct RoleView {
     /// Name of the role.
     pub role: RoleName,
-    /// Desired number of tasks.
+    /// Desired number of tasks, and of those stopped on request.
     pub instances: u32,
     /// Range of an elastic role.
     #[serde(default, skip_serializing_if = "Option::is_none")]

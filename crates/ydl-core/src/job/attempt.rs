@@ -103,7 +103,7 @@ impl Job {
             self.continue_without_finished(key.role, out);
             return;
         }
-        if self.is_spare(key) {
+        if self.is_spare(key) || self.task(key).stopped {
             self.record_ended(key, &ending, Disposition::NoAction, out);
             self.leave_pending_round(key);
             self.release(key, NextStep::Finish(TaskResult::Stopped), fate, true, out);

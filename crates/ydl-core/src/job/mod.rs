@@ -251,7 +251,7 @@ impl Job {
             Event::TaskAddRequested { role, env } => self.on_task_add_requested(&role, env, out),
             Event::TaskStopRequested { task } => self.on_task_stop_requested(&task, out),
             Event::EndRequested { outcome } => {
-                if self.stage == Stage::Active {
+                if self.stage == Stage::Active || self.mutant.is(Mutant::EndsTwice) {
                     self.begin_ending(outcome, out);
                 }
             }

@@ -117,6 +117,12 @@ mutants! {
     StartsSidecarsFirst,
     /// A role waits for tasks that were stopped on request.
     WaitsForStoppedTasks,
+    /// A role that grows restarts tasks that were stopped on request.
+    RestartsStoppedTasks,
+    /// A task that is retried loses its own variables.
+    ForgetsTaskVariables,
+    /// A request to end a job that is ending decides its outcome again.
+    EndsTwice,
 }
 
 impl Mutant {

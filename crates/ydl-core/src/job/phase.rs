@@ -27,7 +27,7 @@ pub(super) struct TaskKey {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoleState {
-    /// Desired number of tasks; those beyond are dropped.
+    /// Number of desired tasks and those stopped on request; tasks beyond are dropped.
     pub(super) want: u32,
     /// Current tasks, followed by dropped ones.
     pub(super) tasks: Vec<Task>,
@@ -94,6 +94,8 @@ pub(super) struct Task {
     pub(super) memory_mib: u64,
     /// Removed by scaling down.
     pub(super) dropped: bool,
+    /// Stopped on request: it does not run again and does not count as an instance.
+    pub(super) stopped: bool,
     pub(super) failures: VecDeque<Time>,
     /// Number of consecutive attempts that ended by node faults.
     pub(super) node_faults: u32,
@@ -348,6 +350,7 @@ impl Job {
                 pending: None,
                 memory_mib,
                 dropped: false,
+                stopped: false,
                 failures: VecDeque::new(),
                 node_faults: 0,
                 node: None,

@@ -122,10 +122,14 @@ impl Job {
     pub(super) fn advance(&mut self, key: TaskKey, then: NextStep, out: &mut Vec<Action>) {
         match then {
             NextStep::Retry { at } if self.stage == Stage::Active => {
+                let forgets = self.mutant.is(Mutant::ForgetsTaskVariables);
                 let task = self.task_mut(key);
                 task.attempt += 1;
                 task.endpoint = None;
                 task.exit = None;
+                if forgets {
+                    task.env.clear();
+                }
                 if at > self.now {
                     let since = self.now;
                     self.set_phase(key, Phase::BackingOff { since, until: at });

@@ -18,7 +18,8 @@ impl Job {
         for (spec, state) in builder.roles.iter_mut().zip(&self.roles) {
             spec.instances = state.want;
         }
-        let Some(spec) = builder.roles.iter_mut().find(|spec| spec.name == *role) else {
+        let at = builder.roles.iter().position(|spec| spec.name == *role);
+        let Some((at, spec)) = at.and_then(|at| Some((at, builder.roles.get_mut(at)?))) else {
             return Err(vec![SpecIssue {
                 key: format!("roles.{role}"),
                 message: format!("the job has no role `{role}`"),
@@ -46,15 +47,16 @@ impl Job {
             }]);
         }
         spec.instances = instances;
-        builder.build()?;
-        self.split_input_issue(role, instances).map_or(Ok(()), Err)
+        builder.check_running(self.ended_tasks(at))?;
+        self.split_input_issue(at, instances).map_or(Ok(()), Err)
     }
 
     /// Rejects a size that conflicts with split inputs, which were divided over the tasks at
     /// submit: additional tasks would get no files, and the files of removed tasks would not be
     /// read.
-    fn split_input_issue(&self, role: &RoleName, instances: u32) -> Option<Vec<SpecIssue>> {
-        let had = self.spec.roles.iter().find(|spec| spec.name == *role)?;
+    fn split_input_issue(&self, role: usize, instances: u32) -> Option<Vec<SpecIssue>> {
+        let had = &self.spec.roles[role];
+        let instances = self.task_count_at(role, instances);
         let fits = |input: &Input| match instances.cmp(&had.instances) {
             Ordering::Less => false,
             Ordering::Equal => true,
@@ -69,11 +71,12 @@ impl Job {
             }
         };
         Some(vec![SpecIssue {
-            key: format!("roles.{role}"),
+            key: format!("roles.{}", had.name),
             message: format!(
-                "the files of the input `{}` were divided over the {} of role `{role}` at submit",
+                "the files of the input `{}` were divided over the {} of role `{}` at submit",
                 input.name,
                 counted(had.instances, "task"),
+                had.name,
             ),
             hint: Some(hint.into()),
         }])
@@ -101,7 +104,7 @@ impl Job {
         reason: Option<String>,
         out: &mut Vec<Action>,
     ) {
-        let from = self.roles[role].want;
+        let from = self.size(role);
         if from == to {
             return;
         }
@@ -127,12 +130,19 @@ impl Job {
         let tasks = self.roles[role].tasks.iter().zip(0..);
         let dropped = tasks.filter(|(task, _)| task.dropped);
         let back: Vec<u32> = dropped.map(|(_, index)| index).collect();
-        let more = (instances - self.roles[role].want) as usize;
-        for index in back.into_iter().take(more) {
-            self.revive(TaskKey { role, index }, round);
+        let mut new = instances - self.size(role);
+        for key in back.into_iter().map(|index| TaskKey { role, index }) {
+            if new == 0 {
+                break;
+            }
             self.roles[role].want += 1;
+            if self.task(key).stopped && !self.mutant.is(Mutant::RestartsStoppedTasks) {
+                self.recount_task(key);
+            } else {
+                self.revive(key, round);
+                new -= 1;
+            }
         }
-        let new = instances - self.roles[role].want;
         self.add_tasks(role, new, round);
         let scope = self.spec.roles[role].restart.scope;
         if apart && let Some(pending) = self.pending_rounds.get_mut(&round) {
@@ -183,8 +193,9 @@ impl Job {
 
     fn shrink(&mut self, role: usize, instances: u32, out: &mut Vec<Action>) {
         let mut ran = None;
+        let want = self.task_count_at(role, instances);
         let stopped = NextStep::Finish(TaskResult::Stopped);
-        for key in self.surplus_tasks(role, instances) {
+        for key in self.surplus_tasks(role, want) {
             self.leave_pending_round(key);
             self.drop_suspect(key);
             self.uncount(key);
@@ -213,7 +224,7 @@ impl Job {
                 Phase::Finished { .. } => {}
             }
         }
-        self.roles[role].want = instances;
+        self.roles[role].want = want;
         // The remaining tasks may be below the minimum now.
         let newcomers = self.newcomers_of(role);
         if let Some(round) = newcomers.filter(|_| !self.mutant.is(Mutant::SkipsRecount)) {
@@ -236,9 +247,9 @@ impl Job {
         }
     }
 
-    /// Returns the surplus tasks for a size: the last ones, in an elastic role those without a
-    /// running program first.
-    fn surplus_tasks(&self, role: usize, instances: u32) -> Vec<TaskKey> {
+    /// Returns the surplus tasks for a number of tasks: the last ones, in an elastic role those
+    /// without a running program first.
+    fn surplus_tasks(&self, role: usize, count: u32) -> Vec<TaskKey> {
         let mut keys = self.task_keys(Some(role));
         keys.reverse();
         if self.range(role).is_some() {
@@ -257,7 +268,7 @@ impl Job {
                 | Phase::Finished { .. } => 3,
             });
         }
-        keys.truncate(keys.len().saturating_sub(instances as usize));
+        keys.truncate(keys.len().saturating_sub(count as usize));
         keys
     }
 

@@ -14,6 +14,7 @@ use alloc::{
     vec,
     vec::Vec,
 };
+use core::cmp::Ordering;
 
 impl Job {
     /// Checks whether one more task of a role can be added, with these variables of its own. An
@@ -28,7 +29,7 @@ impl Job {
         if !issues.is_empty() {
             return Err(issues);
         }
-        self.check_scale(name, self.roles[role].want.saturating_add(1))
+        self.check_scale(name, self.size(role).saturating_add(1))
     }
 
     /// Checks whether a task can be stopped alone. An invalid request is ignored.
@@ -51,7 +52,50 @@ impl Job {
     /// Returns the index of the task that the next request would add to a role.
     pub fn next_index(&self, name: &RoleName) -> Option<u32> {
         let role = self.spec.roles.iter().position(|spec| spec.name == *name)?;
-        Some(self.roles[role].want)
+        // Tasks beyond the size were dropped, and return under their old index.
+        let mut tasks = self.roles[role].tasks.iter().zip(0..);
+        let back = tasks.find(|(task, _)| task.dropped && !task.stopped);
+        Some(back.map_or(self.roles[role].tasks.len() as u32, |(_, index)| index))
+    }
+
+    /// Returns the number of a role's tasks without those stopped on request.
+    pub(super) fn size(&self, role: usize) -> u32 {
+        let tasks = self.roles[role].tasks.iter();
+        tasks.filter(|task| !task.dropped && !task.stopped).count() as u32
+    }
+
+    /// Returns the number of a role's tasks, with those stopped on request, at this size.
+    pub(super) fn task_count_at(&self, role: usize, size: u32) -> u32 {
+        let state = &self.roles[role];
+        if state.tasks.iter().all(|task| !task.stopped) {
+            return size;
+        }
+        let now = self.size(role);
+        let mut others = state.tasks.iter().zip(0..).filter(|(task, _)| !task.stopped);
+        match size.cmp(&now) {
+            Ordering::Less => others.nth(size as usize).map_or(state.want, |(_, index)| index),
+            Ordering::Equal => state.want,
+            Ordering::Greater => {
+                let stopped = state.tasks.iter().filter(|task| task.stopped).count() as u32;
+                let last = others.nth(size as usize - 1);
+                last.map_or(size + stopped, |(_, index)| index + 1)
+            }
+        }
+    }
+
+    /// Returns the number of tasks that have ended for good. Those of `role` that were stopped on
+    /// request are no part of its size.
+    pub(super) fn ended_tasks(&self, role: usize) -> u64 {
+        let roles = (0..self.roles.len()).filter(|at| self.is_independent(*at));
+        let ended = roles.map(|at| {
+            let tasks = self.roles[at].tasks.iter();
+            let ended = tasks.filter(|task| {
+                let over = matches!(task.phase, Phase::Finished { .. }) && !task.dropped;
+                over && (at != role || !task.stopped)
+            });
+            ended.count() as u64
+        });
+        ended.sum()
     }
 
     pub(super) fn on_task_add_requested(
@@ -66,9 +110,10 @@ impl Job {
         let Ok(role) = self.independent_role(name) else {
             return;
         };
-        // Tasks beyond the size are dropped, and an added task follows the others.
-        let index = self.roles[role].want;
-        self.resize(role, index + 1, None, out);
+        let Some(index) = self.next_index(name) else {
+            return;
+        };
+        self.resize(role, self.size(role) + 1, None, out);
         self.task_mut(TaskKey { role, index }).env = env;
     }
 
@@ -76,7 +121,9 @@ impl Job {
         if self.stage != Stage::Active {
             return;
         }
-        if let Ok(key) = self.stoppable_task(task) {
+        if let Ok(key) = self.stoppable_task(task)
+            && !self.task(key).stopped
+        {
             self.drop_suspect(key);
             let waits =
                 matches!(self.task(key).phase, Phase::BackingOff { .. } | Phase::Requested { .. });
@@ -85,6 +132,7 @@ impl Job {
                 self.record_stopped(key, out);
             }
             self.stop_for_good(key, out);
+            self.task_mut(key).stopped = true;
         }
     }
 
@@ -97,14 +145,19 @@ impl Job {
         let Some(role) = self.spec.roles.iter().position(|spec| spec.name == *name) else {
             return Err(issue(format!("the job has no role `{name}`"), None));
         };
-        // A restart of the role or the job would bring a stopped task back.
-        let own = self.spec.roles[role].restart.scope == RestartScope::Task;
-        let alone = own && self.spec.roles.iter().all(|it| it.restart.scope != RestartScope::Job);
-        if self.starts_together(role) || !alone {
+        if !self.is_independent(role) {
             let message = format!("the tasks of role `{name}` start or restart together");
             return Err(issue(message, Some("scale the role instead")));
         }
         Ok(role)
+    }
+
+    /// Returns true if the tasks of a role start and restart on their own. A restart of the role
+    /// or the job would bring a stopped task back.
+    fn is_independent(&self, role: usize) -> bool {
+        let own = self.spec.roles[role].restart.scope == RestartScope::Task;
+        let alone = own && self.spec.roles.iter().all(|it| it.restart.scope != RestartScope::Job);
+        alone && !self.starts_together(role)
     }
 
     fn stoppable_task(&self, task: &TaskId) -> Result<TaskKey, SpecIssue> {
@@ -119,7 +172,8 @@ impl Job {
             return Err(issue(format!("the job has no task `{task}`")));
         }
         let key = TaskKey { role, index: task.index };
-        if matches!(self.task(key).phase, Phase::Finished { .. }) {
+        let phase = &self.task(key).phase;
+        if matches!(phase, Phase::Finished { .. }) || phase.has_failed() {
             return Err(issue(format!("`{task}` has already ended")));
         }
         if matches!(self.spec.roles[role].completion, Completion::Primary | Completion::Any) {

@@ -156,8 +156,14 @@ pub struct JobSpec(JobSpecBuilder);
 impl JobSpecBuilder {
     /// Validates the specification and returns all issues, not only the first.
     pub fn build(self) -> Result<JobSpec, Vec<SpecIssue>> {
-        let issues = validate::check(&self);
+        let issues = validate::check(&self, 0);
         if issues.is_empty() { Ok(JobSpec(self)) } else { Err(issues) }
+    }
+
+    /// Validates the sizes of a running job, of whose tasks so many have ended.
+    pub(crate) fn check_running(&self, ended: u64) -> Result<(), Vec<SpecIssue>> {
+        let issues = validate::check(self, ended);
+        if issues.is_empty() { Ok(()) } else { Err(issues) }
     }
 }
 

@@ -15,7 +15,7 @@ use alloc::{
 };
 use core::fmt;
 
-/// Maximum number of tasks of a job.
+/// Maximum number of tasks of a job, without those that have ended.
 pub const MAX_TASKS: u64 = 20_000;
 /// Maximum number of processes of a task.
 const MAX_PROCESSES: u32 = 64;
@@ -55,7 +55,8 @@ impl SpecIssues {
     }
 }
 
-pub(super) fn check(builder: &JobSpecBuilder) -> Vec<SpecIssue> {
+/// Checks a specification, of whose tasks so many have ended.
+pub(super) fn check(builder: &JobSpecBuilder, ended: u64) -> Vec<SpecIssue> {
     let mut all = SpecIssues(Vec::new());
     name(&mut all, "name", &builder.name);
     if builder.roles.is_empty() {
@@ -81,6 +82,7 @@ pub(super) fn check(builder: &JobSpecBuilder) -> Vec<SpecIssue> {
     }
     strict_placement(&mut all, builder);
     let tasks: u64 = builder.roles.iter().map(|role| u64::from(role.max_instances())).sum();
+    let tasks = tasks.saturating_sub(ended);
     if tasks > MAX_TASKS {
         let message = format!("the job has {tasks} tasks; at most {MAX_TASKS} are possible");
         all.add("roles", message, "lower `instances`");

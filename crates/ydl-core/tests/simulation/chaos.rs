@@ -3,7 +3,7 @@
 use super::world::{Happening, World};
 use std::collections::BTreeMap;
 use ydl_core::{
-    ContainerExit, Event,
+    Cause, ContainerExit, Event, Outcome, RoleName, TaskId,
     spec::Completion,
     view::{TaskState, TaskView},
 };
@@ -18,6 +18,10 @@ impl World {
         self.after(wait, Happening::Strike);
         let faults = self.plan.faults;
         if faults.scales && self.random.percent(30) && self.shrink_while_some_wait() {
+            return;
+        }
+        if faults.stops && self.random.percent(20) {
+            self.stop_task();
             return;
         }
         match self.random.below(12) {
@@ -46,8 +50,8 @@ impl World {
                 let end = ContainerExit::Preempted;
                 world.after(wait, Happening::ContainerSignalled { at, end });
             }),
-            0 if faults.stops && self.random.percent(30) => self.stop_task(),
             0 | 8 if faults.scales => self.scale(),
+            9 if faults.ends && self.random.percent(30) => self.request_end(),
             9 if faults.kills && self.random.percent(30) => {
                 let now = self.random.percent(30);
                 self.client_kills(now);
@@ -96,16 +100,52 @@ impl World {
         let tasks: Vec<_> = job.view().tasks.into_iter().map(|view| view.task).collect();
         let task = self.random.pick(&tasks).clone();
         let may_stop = job.check_task_stop(&task).is_ok();
-        let event = match self.random.percent(70) {
-            true => {
-                if may_stop {
-                    self.checks.stopped.insert(task.clone());
-                }
-                Event::TaskStopRequested { task }
+        if !self.random.percent(70) {
+            self.add_task(task.role);
+            return;
+        }
+        if may_stop {
+            self.checks.stopped.insert(task.clone());
+        }
+        let role = task.role.clone();
+        self.handle(Event::TaskStopRequested { task });
+        if may_stop && self.random.percent(50) {
+            // Made smaller than it was without the task, and larger.
+            let most = self.plan.spec.role(&role).map_or(1, |it| it.instances + 2);
+            for instances in [1, most] {
+                self.handle(Event::ScaleRequested { role: role.clone(), instances });
             }
-            false => Event::TaskAddRequested { role: task.role, env: BTreeMap::new() },
-        };
-        self.handle(event);
+        }
+    }
+
+    fn add_task(&mut self, role: RoleName) {
+        let number = self.random.below(100).to_string();
+        let env = BTreeMap::from([("NUMBER".to_string(), number)]);
+        if let Some(job) = &self.shell.job
+            && job.check_task_add(&role, &env).is_ok()
+            && let Some(index) = job.next_index(&role)
+        {
+            let task = TaskId { role: role.clone(), index };
+            self.checks.env.insert(task, env.clone());
+        }
+        self.handle(Event::TaskAddRequested { role, env });
+    }
+
+    /// A client ends the job, sometimes twice.
+    fn request_end(&mut self) {
+        if self.shell.job.is_none() {
+            return;
+        }
+        let failed = Outcome::Failed(Cause::Requested { reason: "the data is stale".into() });
+        let killed = Outcome::Killed { by: "a client".into() };
+        let mut outcomes = vec![Outcome::Succeeded, failed, killed];
+        let skipped = self.random.below(3) as usize;
+        outcomes.remove(skipped);
+        outcomes.truncate(self.random.from(1, 2) as usize);
+        for outcome in outcomes {
+            self.checks.requested.push(outcome.clone());
+            self.handle(Event::EndRequested { outcome });
+        }
     }
 
     /// An elastic role is made smaller while some of its tasks run and others wait.

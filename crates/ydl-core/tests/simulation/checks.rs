@@ -64,8 +64,12 @@ pub struct Checks {
     pub done: BTreeSet<(ContainerId, u32)>,
     /// Tasks that ran when their role was made smaller, without them.
     pub dropped: BTreeSet<TaskId>,
-    /// Tasks stopped on request.
+    /// Tasks stopped on request. None of them runs again.
     pub stopped: BTreeSet<TaskId>,
+    /// Variables of added tasks.
+    pub env: BTreeMap<TaskId, BTreeMap<String, String>>,
+    /// Outcomes that clients asked for.
+    pub requested: Vec<Outcome>,
     /// A role was made smaller by the event at hand.
     dropping: bool,
     pub late: Late,
@@ -112,6 +116,8 @@ impl Checks {
             done: BTreeSet::new(),
             dropped: BTreeSet::new(),
             stopped: BTreeSet::new(),
+            env: BTreeMap::new(),
+            requested: Vec::new(),
             dropping: false,
             late: Late::default(),
             begun: BTreeSet::new(),
@@ -146,6 +152,7 @@ impl Checks {
             match action {
                 Action::Launch { container, task, .. } => {
                     assert!(self.outcome.is_none(), "launched after the end");
+                    assert!(!self.stopped.contains(task), "{task} was stopped, and starts again");
                     self.comes_after_others(task);
                     assert!(
                         self.granted.contains(container) && !self.condemned.contains(container),
@@ -255,7 +262,7 @@ impl Checks {
             HistoryKind::CauseFound { cause } => self.cause_found(cause),
             HistoryKind::RoleScaled { role, to, .. } => {
                 self.dropping = true;
-                self.failures.scaled(role, *to);
+                self.failures.scaled(role, *to, &self.stopped);
             }
             HistoryKind::RoundRestarted { .. } => self.dropping = false,
             HistoryKind::AttemptStopped { task, .. } => {
@@ -264,8 +271,8 @@ impl Checks {
                 }
             }
             HistoryKind::AttemptStarted { task, .. } => {
+                assert!(!self.stopped.contains(task), "{task} was stopped, and runs again");
                 self.dropped.remove(task);
-                self.stopped.remove(task);
             }
             HistoryKind::AttemptEnded {
                 task,

@@ -75,9 +75,21 @@ impl Failures {
         )
     }
 
-    pub fn scaled(&mut self, role: &RoleName, to: u32) {
-        let from = self.wants.insert(role.clone(), to).unwrap_or(to);
-        for index in to..from {
+    /// A role has so many tasks, and among them those that were stopped on request.
+    pub fn scaled(&mut self, role: &RoleName, to: u32, stopped: &BTreeSet<TaskId>) {
+        let from = self.wants[role];
+        let is_stopped =
+            |index: &u32| stopped.contains(&TaskId { role: role.clone(), index: *index });
+        let size = |end: u32| (0..end).filter(|index| !is_stopped(index)).count() as u32;
+        let mut end = from;
+        while size(end) > to {
+            end -= 1;
+        }
+        while size(end) < to {
+            end += 1;
+        }
+        self.wants.insert(role.clone(), end);
+        for index in end..from {
             let task = TaskId { role: role.clone(), index };
             self.lost.remove(&task);
         }

@@ -4,7 +4,10 @@ use super::{
     jobs::{beside, elastic, ordered, spec},
     random::Random,
 };
-use ydl_core::{JobSpec, spec::ResizePolicy};
+use ydl_core::{
+    JobSpec,
+    spec::{ResizePolicy, RestartScope},
+};
 
 /// Everything about a schedule that is settled before it begins.
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ pub struct Faults {
     pub scales: bool,
     /// Single tasks are stopped and added.
     pub stops: bool,
+    /// A client ends the job with an outcome.
+    pub ends: bool,
     pub kills: bool,
     pub master_dies: bool,
     pub clock_jumps: bool,
@@ -92,6 +97,7 @@ impl Faults {
             partitions: half(),
             scales: half(),
             stops: false,
+            ends: false,
             kills: half() && half() && half(),
             master_dies: half(),
             clock_jumps: half(),
@@ -155,6 +161,13 @@ impl Faults {
     }
 }
 
+/// Returns true if single tasks of some role can be stopped and added.
+fn stops_single_tasks(spec: &JobSpec) -> bool {
+    let scopes = || spec.roles.iter().map(|role| role.restart.scope);
+    let alone = scopes().all(|scope| scope != RestartScope::Job);
+    !spec.gang.together && alone && scopes().any(|scope| scope == RestartScope::Task)
+}
+
 impl Plan {
     /// `apart` and `third` draw independently of the other choices.
     pub fn new(random: &mut Random, apart: &mut Random, third: &mut Random) -> Plan {
@@ -184,8 +197,10 @@ impl Plan {
         let room = if calm || random.percent(75) { tasks + 8 } else { random.from(1, tasks) };
         let slots = room.div_ceil(nodes);
         let spec = beside(ordered(spec, apart), third);
-        // Few schedules, so that scaling happens as often in the others.
-        faults.stops = faults.scales && third.percent(25);
+        // Not in every schedule, so that scaling happens as often in the others.
+        let stops = faults.scales && third.percent(50);
+        faults.stops = stops && stops_single_tasks(&spec);
+        faults.ends = !calm && third.percent(4);
         Plan {
             spec,
             faults,

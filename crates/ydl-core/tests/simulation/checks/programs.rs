@@ -32,6 +32,8 @@ impl Checks {
         let Some(role) = self.spec.role(&run.task.role) else {
             panic!("told to run for a role that there is not");
         };
+        let env = self.env.get(&run.task).cloned().unwrap_or_default();
+        assert_eq!(run.env, env, "the variables of {}", run.task);
         if !self.spec.gang.together || role.restart.scope == RestartScope::Task || role.is_sidecar()
         {
             return;
