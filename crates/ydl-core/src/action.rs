@@ -76,7 +76,8 @@ pub struct Ask {
 /// response without an order means that the request was sent before the order changed. While the
 /// master cannot write its journal, it answers without looking at orders. The timeout
 /// [`stop`](crate::spec::Timeouts::stop), which is added to the others, covers a delay of that
-/// length.
+/// length. After a longer one, an agent that is cut off right away may overlap its replacement: the
+/// core hears of the delay only by the next event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
