@@ -191,8 +191,8 @@ async fn sizes(job: &JobHandle) -> BTreeMap<RoleName, u32> {
         *max = instances.max(*max);
     };
     for event in recorded_history(job, 0) {
-        if let HistoryKind::RoleScaled { role, to, .. } = &event.kind {
-            record_size(role, *to);
+        if let Some((role, instances)) = size_in(&event.kind) {
+            record_size(role, instances);
         }
     }
     let snapshot = match settled_status(job).await {
@@ -208,6 +208,16 @@ async fn sizes(job: &JobHandle) -> BTreeMap<RoleName, u32> {
         record_size(&role.role, role.instances);
     }
     sizes
+}
+
+/// Returns the number of tasks that a role has at least had according to an event. Tasks that were stopped on request have
+/// an index and are no part of the role's size.
+fn size_in(kind: &HistoryKind) -> Option<(&RoleName, u32)> {
+    match kind {
+        HistoryKind::RoleScaled { role, to, .. } => Some((role, *to)),
+        HistoryKind::AttemptStarted { task, .. } => Some((&task.role, task.index + 1)),
+        _ => None,
+    }
 }
 
 /// Returns the job's log of reserved destinations.
@@ -344,6 +354,23 @@ async fn download(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ydl_core::{ContainerId, NodeName, TaskId};
+
+    #[test]
+    fn tasks_beyond_the_size_of_their_role_are_fetched() {
+        let role = RoleName::from("worker");
+        let scaled = HistoryKind::RoleScaled { role: role.clone(), from: 3, to: 4, reason: None };
+        assert_eq!(size_in(&scaled), Some((&role, 4)));
+        // `worker:1` was stopped before.
+        let started = HistoryKind::AttemptStarted {
+            task: TaskId { role: role.clone(), index: 4 },
+            attempt: 1,
+            round: 1,
+            container: ContainerId::from("c5"),
+            node: NodeName::from("n1"),
+        };
+        assert_eq!(size_in(&started), Some((&role, 5)));
+    }
 
     #[test]
     fn fetched_files_are_named_after_the_end_of_their_destination() {
