@@ -47,22 +47,26 @@ pub(crate) const ROLE_FLAGS: [(&str, &str, &str); 2] = [
 
 /// Flags of resources, queue and retries.
 pub(crate) const RESOURCE_FLAGS: &[Flag] = &[
-    with_value(&["--worker-cores"], "N", "virtual cores of a worker (1)"),
-    with_value(&["--server-cores"], "N", "virtual cores of a server (1)"),
-    with_value(&["--worker-memory"], "SIZE", "memory of a worker, as 1g, 512m or 1.5g (1g)"),
-    with_value(&["--server-memory"], "SIZE", "memory of a server (1g)"),
-    with_value(&["--jobname"], "NAME", "name of the job (the program's)"),
+    with_value(&["--worker-cores"], "N", "virtual cores of a worker [default: 1]"),
+    with_value(&["--server-cores"], "N", "virtual cores of a server [default: 1]"),
+    with_value(
+        &["--worker-memory"],
+        "SIZE",
+        "memory of a worker, such as 1g, 512m or 1.5g [default: 1g]",
+    ),
+    with_value(&["--server-memory"], "SIZE", "memory of a server [default: 1g]"),
+    with_value(&["--jobname"], "NAME", "name of the job [default: the program's]"),
     with_value(&["--queue"], "NAME", "YARN queue"),
     // dmlc-core did not have this flag.
     before_command(with_value(
         &["--max-attempts"],
         "N",
-        "attempts of a task (DMLC_MAX_ATTEMPT, or 3 on a cluster)",
+        "attempts of a task [default: DMLC_MAX_ATTEMPT, or 3 on a cluster]",
     )),
     with_value(
         &["--local-num-attempt"],
         "N",
-        "restarts of a task on this machine after failures (0)",
+        "restarts of a task on this machine after failures [default: 0]",
     ),
     with_value(
         &["--hdfs-tempdir"],
@@ -73,7 +77,7 @@ pub(crate) const RESOURCE_FLAGS: &[Flag] = &[
 
 /// Flags of files and variables that are shipped with a job.
 pub(crate) const SHIPPING_FLAGS: &[Flag] = &[
-    with_value(&["--auto-file-cache"], "BOOL", "ship files named in the command (true)"),
+    with_value(&["--auto-file-cache"], "BOOL", "ship files named in the command [default: true]"),
     with_value(
         &["--files", "--file"],
         "FILE[#NAME]",

@@ -28,7 +28,11 @@ pub(crate) const COMMAND: CompatCommand = CompatCommand {
 };
 
 const FLAGS: &[Flag] = &[
-    with_value(&["--cluster"], "CLUSTER", "yarn, or local for this machine (DMLC_SUBMIT_CLUSTER)"),
+    with_value(
+        &["--cluster"],
+        "CLUSTER",
+        "yarn, or local for this machine [default: DMLC_SUBMIT_CLUSTER]",
+    ),
     // Old name of `--cluster`. Programs have flags of that name, too.
     before_command(with_value(&["--mode"], "CLUSTER", "old name of --cluster")),
     with_value(&["--num-workers"], "N", "number of workers"),

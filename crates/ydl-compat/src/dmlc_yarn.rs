@@ -25,7 +25,11 @@ const FLAGS: &[Flag] = &[
     with_value(&["-n", "--nworker"], "N", "number of workers"),
     with_value(&["-s", "--server-nodes"], "N", "parameter servers; a Rabit job without any"),
     with_value(&["-q", "--queue"], "NAME", "YARN queue"),
-    with_value(&["-ac", "--auto_file_cache"], "0|1", "ship files named in the command (1)"),
+    with_value(
+        &["-ac", "--auto_file_cache"],
+        "0|1",
+        "ship files named in the command [default: 1]",
+    ),
     with_value(
         &["--files", "--file", "-f"],
         "FILE[#NAME]",
@@ -36,10 +40,10 @@ const FLAGS: &[Flag] = &[
         "FILE",
         "unpack this .zip or .tar… in each task's directory; may be repeated",
     )),
-    with_value(&["--jobname"], "NAME", "name of the job (the program's)"),
+    with_value(&["--jobname"], "NAME", "name of the job [default: the program's]"),
     with_value(&["--tempdir"], "DIR", "staging directory in HDFS, which gets a directory ydl-USER"),
-    with_value(&["--vcores"], "N", "virtual cores of a task (1)"),
-    with_value(&["-mem", "--memory_mb"], "MB", "memory of a task (1024)"),
+    with_value(&["--vcores"], "N", "virtual cores of a task [default: 1]"),
+    with_value(&["-mem", "--memory_mb"], "MB", "memory of a task [default: 1024]"),
     with_value(
         &["--libhdfs-opts"],
         "OPTIONS",
@@ -47,7 +51,7 @@ const FLAGS: &[Flag] = &[
     ),
     with_value(&["--ship-libcxx"], "DIR", "ship the libstdc++.so.6 in DIR and load it first"),
     with_value(&["--env"], "NAME=VALUE", "set a variable of all tasks; may be repeated"),
-    with_value(&["--max-attempts"], "N", "attempts of a task (3)"),
+    with_value(&["--max-attempts"], "N", "attempts of a task [default: 3]"),
     ignored(
         &["-hip", "--host_ip"],
         "the cluster is the one in HADOOP_CONF_DIR, and the tracker runs in the job's master",

@@ -99,7 +99,7 @@ pub const COMMON_FLAGS: &[Flag] = &[
     common(
         &["--resources"],
         Some("LIST"),
-        "limit what jobs may use of this machine, as memory=8GiB,vcores=4",
+        "limit what jobs may use of this machine, such as memory=8GiB,vcores=4",
     ),
     common(
         &["--environment"],

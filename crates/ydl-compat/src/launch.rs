@@ -30,11 +30,11 @@ pub(crate) const COMMAND: CompatCommand = CompatCommand {
 
 const FLAGS: &[Flag] = &[
     with_value(&["-n", "--num-workers"], "N", "number of workers"),
-    with_value(&["-s", "--num-servers"], "N", "number of servers (as many as workers)"),
+    with_value(&["-s", "--num-servers"], "N", "number of servers [default: as many as workers]"),
     with_value(
         &["--launcher", "--cluster"],
         "CLUSTER",
-        "yarn, or local for this machine (yarn if there is a Hadoop configuration)",
+        "yarn, or local for this machine [default: yarn if there is a Hadoop configuration]",
     ),
     with_value(&["--env-server"], "NAME:VALUE", "set a variable of servers; may be repeated"),
     with_value(&["--env-worker"], "NAME:VALUE", "set a variable of workers; may be repeated"),

@@ -39,7 +39,7 @@ const FLAGS: &[Flag] = &[
         "copy these paths when a worker ends: to HDFS (with --cluster local to this machine), or below a mount",
     ),
     with_value(&["--docker_image"], "IMAGE", "run all tasks in this image"),
-    with_value(&["--cluster"], "CLUSTER", "yarn, or local for this machine (yarn)"),
+    with_value(&["--cluster"], "CLUSTER", "yarn, or local for this machine [default: yarn]"),
 ];
 
 const OLD_MASTER: &str = "it configured the master of DistributedShell";

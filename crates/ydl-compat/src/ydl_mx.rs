@@ -31,18 +31,22 @@ pub(crate) const COMMAND: CompatCommand = CompatCommand {
 
 const FLAGS: &[Flag] = &[
     with_value(&["--n", "-n", "--num-workers"], "N", "number of workers"),
-    with_value(&["--s", "-s", "--num-servers"], "N", "number of servers (as many as workers)"),
+    with_value(
+        &["--s", "-s", "--num-servers"],
+        "N",
+        "number of servers [default: as many as workers]",
+    ),
     with_value(
         &["--launcher", "--cluster"],
         "CLUSTER",
-        "yarn, or local for this machine (yarn if there is a Hadoop configuration)",
+        "yarn, or local for this machine [default: yarn if there is a Hadoop configuration]",
     ),
     with_value(&["--gpus"], "N", "GPUs of each worker"),
     with_value(&["--docker"], "IMAGE", "run all tasks in this image"),
     with_value(
         &["--native"],
         "LANGUAGE",
-        "python, or scala, java or cpp, which run the command unchanged (python)",
+        "python, or scala, java or cpp, which run the command unchanged [default: python]",
     ),
     with_value(
         &["--label"],
