@@ -18,7 +18,7 @@ pub(crate) struct PackArgs {
     /// Write the layers to DIR, for inspection
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Set the source of the interpreter: `auto`, `bundle` or `node`
+    /// Pack the interpreter (`bundle`), expect it on the nodes (`node`), or decide by its path (`auto`)
     #[arg(long, value_name = "WHERE", default_value = "auto")]
     pub interpreter: String,
 }
@@ -55,13 +55,13 @@ Examples:
   ydl doctor --no-job               run no test job
   ydl doctor --cluster local        check this machine
 
-Prints one line per check: ok, warning, wrong or skipped. The first problem is repeated at the end,
+Prints one line per check: ok, warning, failed or skipped. The first problem is repeated at the end,
 with a hint. Exit codes are those of `submit`.")]
 pub(crate) struct DoctorArgs {
-    /// Check this queue
+    /// Check that this user may submit to QUEUE [default: default]
     #[arg(long, value_name = "QUEUE")]
     pub queue: Option<String>,
-    /// Check nodes with this label
+    /// Check that the queue may use nodes with LABEL
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
     /// Set the staging directory, as `staging` in a job file
@@ -70,7 +70,7 @@ pub(crate) struct DoctorArgs {
     /// Run no test job
     #[arg(long)]
     pub no_job: bool,
-    /// Wait up to TIME for containers of the test job
+    /// Wait up to TIME, such as `30s` or `5m`, for containers of the test job
     #[arg(long, value_name = "TIME", default_value = "2m")]
     pub wait: String,
 }

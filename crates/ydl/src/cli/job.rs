@@ -18,7 +18,7 @@ pub(crate) struct StatusArgs {
     /// Show the latest N events
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub events: usize,
-    /// Wait up to TIME for the job to finish
+    /// Wait up to TIME, such as `30s` or `2h`, for the job to finish
     #[arg(long, value_name = "TIME")]
     pub wait: Option<String>,
 }
@@ -108,7 +108,7 @@ job's master and the task's agent. Ends with the job, or on Ctrl-C.")]
 pub(crate) struct PortForwardArgs {
     /// Job id, prefix of it, or name [default: the newest job]
     pub job: Option<String>,
-    /// Task [default: TensorBoard, or the only task with ports]
+    /// Task, such as `worker:0` [default: TensorBoard, or the only task with ports]
     pub task: Option<String>,
     /// Listen on this local port; 0 selects a free one
     #[arg(long, short, value_name = "N", default_value_t = 0)]

@@ -28,7 +28,7 @@ pub(crate) enum KvCommand {
     Get {
         /// Key
         key: String,
-        /// Wait up to TIME for the key to appear
+        /// Wait up to TIME, such as `30s` or `5m`, for the key to appear
         #[arg(long, value_name = "TIME")]
         wait: Option<String>,
     },
@@ -41,7 +41,7 @@ pub(crate) enum KvCommand {
         /// Set the key only if it does not exist
         #[arg(long)]
         if_absent: bool,
-        /// Set the key only if its revision is N
+        /// Set the key only if its revision is N, as `ydl --json kv get` prints it
         #[arg(long, value_name = "N", conflicts_with = "if_absent")]
         if_revision: Option<u64>,
         /// Delete the key when this task's container ends
@@ -74,7 +74,7 @@ pub(crate) enum KvCommand {
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
-    /// Print events
+    /// Print the events that programs emitted
     Events {
         /// Print events of this name only
         #[arg(long)]

@@ -37,7 +37,9 @@ Examples:
 
 JOB is an id, a prefix of an id, or a name: the newest job of that name. `kill` and `scale`
 select the running job of that name and fail if several run.
-Exit codes: docs/reference/exit-codes.md. Job file: docs/reference/job-file.md."
+Exit codes of `submit`: 0 success, 2 invalid input, 120 failed without a program's exit code,
+121 killed, 122 unreachable, 123 error of ydl, 130 interrupted, else the failed program's code.
+More: docs/reference/exit-codes.md. Job file: docs/reference/job-file.md."
 )]
 pub(crate) struct Cli {
     /// The command to run.
@@ -134,6 +136,9 @@ pub(crate) enum CliCommand {
     /// List the supported command lines of older systems, or install commands of their names
     Compat(CompatArgs),
     /// Print a completion script for a shell
+    #[command(after_help = "\
+Example:
+  ydl completions bash > ~/.local/share/bash-completion/completions/ydl")]
     Completions {
         /// Shell to complete for
         shell: Shell,

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 Examples:
   ydl submit job.yaml
   ydl submit job.yaml --set roles.worker.instances=4 --set env.SEED=7
+  ydl submit job.yaml --set queue=research
   ydl submit --show job.yaml                   print the job with all defaults
   ydl submit --dry-run job.yaml                check whether the cluster can run it
   ydl submit --detach job.yaml                 print the job's id and return
@@ -20,7 +21,7 @@ pub(crate) struct SubmitArgs {
     /// Job file, or `-` for stdin
     #[arg(required_unless_present = "command")]
     pub file: Option<PathBuf>,
-    /// Override a key of the job file
+    /// Override a key, such as `roles.worker.instances=4`; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Print the job with all defaults; run nothing
@@ -35,7 +36,7 @@ pub(crate) struct SubmitArgs {
     /// Download outputs and logs to DIR when the job has ended
     #[arg(long, value_name = "DIR", conflicts_with_all = ["detach", "show", "dry_run"])]
     pub fetch: Option<PathBuf>,
-    /// Limit the job to `vcores=4,memory=8GiB,gpus=0` of this machine [default: the whole machine]
+    /// Set what the job may use of this machine, such as `vcores=4,memory=8GiB,gpus=0` [default: all]
     #[arg(long, value_name = "LIMITS")]
     pub resources: Option<String>,
     /// Set the job's name
@@ -62,10 +63,10 @@ pub(crate) struct SubmitArgs {
     /// Set the GPUs of each task [default: 0]
     #[arg(long, value_name = "N", help_heading = "Without a job file")]
     pub gpus: Option<String>,
-    /// Set an environment variable in every task
+    /// Set an environment variable in every task; repeatable
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Without a job file")]
     pub env: Vec<String>,
-    /// Copy a file or directory to every task's working directory
+    /// Copy a file or directory to every task's working directory; repeatable
     #[arg(
         long = "files",
         visible_alias = "file",
@@ -73,7 +74,7 @@ pub(crate) struct SubmitArgs {
         help_heading = "Without a job file"
     )]
     pub files: Vec<String>,
-    /// Copy a path of a task's working directory to TO when it ends
+    /// Copy FROM in the working directory to TO at a task's end; repeatable
     #[arg(long = "output", value_name = "FROM=TO", help_heading = "Without a job file")]
     pub outputs: Vec<String>,
     /// Program and arguments, after `--`
