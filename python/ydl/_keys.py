@@ -111,7 +111,7 @@ environment: Python environment or image of the programs: a virtual environment 
     layers, and changed layers are uploaded; see Python environments. A cluster also takes an archive, local or at
     `hdfs://…`: `.tar.gz`, `.tgz`, `.tar` or `.zip`. Images are given as a map or as `docker://image:tag`; see images.
 files: Files and directories that are copied to the working directory of every task. They are copied at submit, so later
-    edits have no effect; on one machine files above 256 MB are linked. On a cluster a path may be `hdfs://…`; such
+    edits have no effect; on one machine files above 256 MiB are linked. On a cluster a path may be `hdfs://…`; such
     files are not copied.
 disk: Disk space of a node that the inputs of one task may use.
 inputs: Data that tasks find under that name in their working directory when their programs start; see data in and out.

@@ -51,7 +51,7 @@ pub(crate) const JOB: Section<JobSpecBuilder> = Section {
         },
         field! {
             /// Files and directories that are copied to the working directory of every task. They are copied at submit,
-            /// so later edits have no effect; on one machine files above 256 MB are linked. On a cluster a path may be
+            /// so later edits have no effect; on one machine files above 256 MiB are linked. On a cluster a path may be
             /// `hdfs://…`; such files are not copied.
             "files" = by_hand(
                 "list of paths, or of `name: path`",

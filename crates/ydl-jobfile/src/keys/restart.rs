@@ -18,8 +18,8 @@ pub(crate) const RESTART: Section<PartialRestart> = Section {
         },
         field! {
             /// Number of failures that lead to a restart: of one task if the scope is `task`, otherwise of the role.
-            /// Preemption and lost nodes do not count; after five consecutive node failures or heartbeat timeouts of a
-            /// task, the next one fails it.
+            /// Preemption and lost nodes do not count; of consecutive node faults and heartbeat timeouts of a task,
+            /// the sixth and later ones count.
             "restart.limit" = COUNT => limit,
             example "3", default "`0`, in an elastic role `3`", also ["max", "attempts", "times"]
         },
