@@ -56,7 +56,7 @@ impl Reader {
 
     /// Reads a map whose keys are the children of `table` in the table of keys.
     pub(crate) fn map<'a>(&mut self, node: &'a Node, path: &str, table: &str) -> Map<'a> {
-        let entries = self.entries(node, path);
+        let entries = self.entries_or(node, path, || map_example(path, table));
         let map = Map { path: path.to_string(), entries };
         for (key, _) in entries {
             if !keys::below(table).any(|known| known.name() == key.name) {
@@ -113,6 +113,16 @@ impl Reader {
 
     /// Reads a map with user-defined keys.
     pub(crate) fn entries<'a>(&mut self, node: &'a Node, path: &str) -> &'a [(Key, Node)] {
+        self.entries_or(node, path, String::new)
+    }
+
+    /// Reads a map; a value of another type gets this hint.
+    fn entries_or<'a>(
+        &mut self,
+        node: &'a Node,
+        path: &str,
+        hint: impl Fn() -> String,
+    ) -> &'a [(Key, Node)] {
         match &node.value {
             Value::Map(entries) => entries,
             Value::Null => {
@@ -128,7 +138,12 @@ impl Reader {
                 &[]
             }
             Value::Scalar { .. } | Value::List(_) => {
-                self.reject(&node.at, path, format!("expected a map, found {}", node.kind()), "");
+                self.reject(
+                    &node.at,
+                    path,
+                    format!("expected a map, found {}", node.kind()),
+                    hint(),
+                );
                 &[]
             }
         }
@@ -192,5 +207,17 @@ impl Reader {
                 None
             }
         }
+    }
+}
+
+/// Returns a hint with an example of a map, or an empty one.
+fn map_example(path: &str, table: &str) -> String {
+    let example = match table {
+        "roles.*" => "{run: python train.py}",
+        _ => keys::keys().find(|key| key.path == table).map_or("", |key| key.example),
+    };
+    match example.starts_with('{') {
+        true => format!("write `{}: {example}`", keys::last(path)),
+        false => String::new(),
     }
 }

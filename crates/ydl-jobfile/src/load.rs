@@ -5,7 +5,7 @@ use super::{
     overrides,
     printer::print_tree,
     read,
-    tree::{self, Node},
+    tree::{self, Node, Value},
 };
 use std::{
     env,
@@ -145,7 +145,13 @@ pub fn load(path: &Path) -> Result<Source, Diagnostics> {
     let text = text_of(bytes).map_err(|what| unreadable(what.into(), "a job file is YAML text"))?;
     let mut diagnostics = Vec::new();
     let location = |line, column| Location::File { line, column };
-    let root = tree::parse(&text, location, &mut diagnostics)
+    let parsed = tree::parse(&text, location, &mut diagnostics);
+    let is_map = matches!(&parsed, Ok(Some(Node { value: Value::Map(_), .. })));
+    if !is_map && let Some(command) = command_of_program(path) {
+        let hint = format!("`ydl submit -- {command}` runs it without a job file");
+        return Err(unreadable("is a program, not a job file".into(), &hint));
+    }
+    let root = parsed
         .map_err(|diagnostic| Diagnostics::new(file.clone(), vec![diagnostic]))?
         .ok_or_else(|| {
             unreadable(
@@ -160,6 +166,16 @@ pub fn load(path: &Path) -> Result<Source, Diagnostics> {
     };
     let name = default_name(if stdin { None } else { path.file_stem() }, &base);
     Ok(Source { file, base, name, root, diagnostics, cluster: false, notes: None })
+}
+
+/// Returns the command that runs a program, if the file's name ends as one.
+fn command_of_program(path: &Path) -> Option<String> {
+    let interpreter = match path.extension()?.to_str()? {
+        "py" => "python",
+        "sh" => "sh",
+        _ => return None,
+    };
+    Some(format!("{interpreter} {}", path.display()))
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {

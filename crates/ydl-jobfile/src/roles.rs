@@ -1,11 +1,13 @@
 //! Reads and prints the roles.
 
 use super::{
+    diagnostic::{Diagnostic, Location},
     fields::{Map, Reader},
     formats::{Choice, Format, OneLine, SIZE, Scalar, count},
     keys::{INSTANCES, MEMORY_GROWTH, RESTART, ROLE},
+    nearest::nearest,
     printer::{YamlValue, list, text},
-    tree::{Node, Value},
+    tree::{Key, Node, Value},
     units::Rejection,
     words::split_words,
 };
@@ -152,6 +154,30 @@ impl Reader {
             job.roles.push(self.role(&name.name, node, defaults));
         }
         self.share_commands(job.framework, &mut job.roles);
+        self.reject_misspelled(entries, &job.roles);
+    }
+
+    /// Rejects roles without a command that only `--set` names, while others are in the file.
+    fn reject_misspelled(&mut self, entries: &[(Key, Node)], roles: &[RoleSpec]) {
+        let in_file: Vec<_> = entries
+            .iter()
+            .filter(|(key, _)| matches!(key.at, Location::File { .. }))
+            .map(|(key, _)| key.name.as_str())
+            .collect();
+        for ((key, _), role) in entries.iter().zip(roles) {
+            let run = format!("roles.{}.run", key.name);
+            let is_new = matches!(key.at, Location::Flag(_)) && !in_file.is_empty();
+            if !is_new || !is_empty(&role.command) || self.reported.contains(&run) {
+                continue;
+            }
+            let what = format!("the job file has no role `{}`", key.name);
+            let hint = match nearest(&key.name, in_file.iter().copied()) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => format!("its roles are `{}`", in_file.join("`, `")),
+            };
+            self.diagnostics.push(Diagnostic::new(key.at.clone(), what).hint(hint));
+            self.reported.insert(run);
+        }
     }
 
     fn share_commands(&mut self, framework: Framework, roles: &mut [RoleSpec]) {
@@ -177,6 +203,10 @@ impl Reader {
         let empty = Node::map(node.at.clone());
         let node = if node.value == Value::Null { &empty } else { node };
         let map = self.map(node, &format!("roles.{name}"), ROLE.path());
+        if self.reported.contains(&map.path) {
+            // Not a map: it has no command either.
+            self.reported.insert(map.key("run"));
+        }
         let mut role = RoleSpec {
             name: RoleName::from(name),
             completion: defaults.completion,

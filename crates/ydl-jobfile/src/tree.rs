@@ -139,11 +139,14 @@ pub(crate) fn parse(
 
 fn invalid_yaml(error: &ScanError, location: &impl Fn(usize, usize) -> Location) -> Diagnostic {
     let mark = error.marker();
-    let what = format!("invalid YAML: {}", error.info());
-    let hint = match error.kind() {
-        ErrorKind::MappingValueNotAllowed => "quote text that contains `: `",
-        _ => "",
+    let (what, hint) = match error.kind() {
+        ErrorKind::SimpleKeyExpected => ("expected `:` after a key".to_owned(), ""),
+        ErrorKind::MappingValueNotAllowed => {
+            (error.info(), "check the indentation, or quote text that contains `: `")
+        }
+        _ => (error.info(), ""),
     };
+    let what = format!("invalid YAML: {what}");
     Diagnostic::new(location(mark.line(), mark.col() + 1), what).hint(hint)
 }
 

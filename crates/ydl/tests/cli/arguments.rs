@@ -177,6 +177,14 @@ fn job_file_error_names_its_location() {
         exit 2
     "#]]
     .assert_eq(&workspace.output_of(&["submit", "missing.yaml"]));
+    fs::write(workspace.path().join("train.py"), "\"\"\"Trains.\"\"\"\nimport sys\n").unwrap();
+    expect![[r#"
+        error: train.py: is a program, not a job file
+
+        hint: `ydl submit -- python train.py` runs it without a job file
+        exit 2
+    "#]]
+    .assert_eq(&workspace.output_of(&["submit", "train.py"]));
     expect![[r#"
         error: .: is a directory, not a job file
 

@@ -181,7 +181,11 @@ fn files_that_are_not_job_files_are_identified() {
         expect![[r#"
             error: job.yaml:1:5: invalid YAML: mapping values are not allowed in this context
 
-            hint: quote text that contains `: `"#]],
+            hint: check the indentation, or quote text that contains `: `"#]],
+    );
+    check_bad(
+        "name: x\nrol",
+        expect!["error: job.yaml:2:1: invalid YAML: expected `:` after a key"],
     );
     check_bad(
         "roles:\n\tworker: {}",

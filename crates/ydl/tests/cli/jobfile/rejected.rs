@@ -1,6 +1,6 @@
 //! Job files with invalid keys, values and commands.
 
-use super::{check_bad, folder, read_for_cluster};
+use super::{check_bad, check_bad_set, folder, read_for_cluster};
 use expect_test::expect;
 
 #[test]
@@ -193,6 +193,8 @@ ports: 5-70000
 
             error: job.yaml:10:54: `roles.worker.restart.backoff`: expected a map, found text
 
+            hint: write `backoff: {initial: 1s, max: 1m}`
+
             error: job.yaml:10:65: `roles.worker.restart.window`: the time `10` has no unit
 
             hint: write `10s` or `10m`
@@ -277,6 +279,35 @@ fn a_role_needs_a_command() {
             error: job.yaml:1:23: `roles.worker.run`: `|` requires a shell, but `run` uses none
 
             hint: use `shell:` instead of `run:`, or single-quote the word"#]],
+    );
+}
+
+#[test]
+fn a_role_that_is_not_a_map_has_one_error() {
+    check_bad(
+        "roles: {worker: python train.py}",
+        expect![[r#"
+            error: job.yaml:1:17: `roles.worker`: expected a map, found text
+
+            hint: write `worker: {run: python train.py}`"#]],
+    );
+}
+
+#[test]
+fn an_override_of_an_unknown_role_names_the_roles_of_the_file() {
+    check_bad_set(
+        &["roles.wroker.instances=2"],
+        expect![[r#"
+            error: --set roles.wroker.instances=2: the job file has no role `wroker`
+
+            hint: did you mean `worker`?"#]],
+    );
+    check_bad_set(
+        &["roles.ps.instances=2"],
+        expect![[r#"
+            error: --set roles.ps.instances=2: the job file has no role `ps`
+
+            hint: its roles are `worker`"#]],
     );
 }
 
