@@ -19,6 +19,8 @@ use ydl_os::{reason, report::Report};
 
 /// Maximum number that is tried.
 pub(super) const NUMBERS_MAX: u32 = 10_000;
+/// Reason to reject a file as the destination of several files.
+const FILE_INSTEAD_OF_DIRECTORY: &str = "it is a file, and a directory is needed";
 
 /// Resolves the destinations of outputs.
 #[derive(Clone, Copy, Debug)]
@@ -78,8 +80,8 @@ pub async fn resolve_existing(
         };
         if output.existing == ExistingPolicy::Fail {
             let what =
-                format!("`{taken}`, where the output `{}` goes, is there already", output.from);
-            let hint = "name another place, move it away, or say `existing: overwrite` or `existing: number`";
+                format!("the destination `{taken}` of the output `{}` already exists", output.from);
+            let hint = "choose another destination, move it away, or set `existing: overwrite` or `existing: number`";
             return Err(Report::bad_input(what).hint(hint));
         }
         let mut free = None;
@@ -93,7 +95,7 @@ pub async fn resolve_existing(
         }
         draft.outputs[at].to = free.ok_or_else(|| {
             Report::bad_input(format!("no free number was found for `{}`", output.to))
-                .hint("name another place, or move some of those away")
+                .hint("choose another destination, or move some of these away")
         })?;
     }
     draft.build().map_err(|mut all| Report::bad_input(all.swap_remove(0).to_string()))
@@ -114,8 +116,9 @@ async fn can_be_written(
             continue;
         }
         let refused = |why: String| {
-            let what = format!("`{}` cannot go to `{to}`: {why}", output.from);
-            Err(Report::bad_input(what).hint("name another place, or change who may write there"))
+            let what = format!("the output `{}` cannot be copied to `{to}`: {why}", output.from);
+            Err(Report::bad_input(what)
+                .hint("choose another destination, or make this one writable"))
         };
         if !is_local(&to) {
             if ways.is_none() || !is_below {
@@ -124,7 +127,7 @@ async fn can_be_written(
             let store = store_of(&to, ways, deadline).await?;
             let there = store.stat(to.trim_end_matches('/'), deadline).await;
             if there.map_err(Report::from)?.is_some_and(|entry| !entry.directory) {
-                return refused("a file is there".to_owned());
+                return refused(FILE_INSTEAD_OF_DIRECTORY.to_owned());
             }
         } else if aim.home.is_none()
             && let Err(why) = is_writable(Path::new(to.trim_end_matches('/')), is_below)
@@ -144,7 +147,7 @@ fn is_writable(to: &Path, is_below: bool) -> Result<(), String> {
     let there = to.metadata().ok();
     if let Some(about) = &there {
         match (about.is_dir(), is_below) {
-            (false, true) => return Err("a file is there".to_owned()),
+            (false, true) => return Err(FILE_INSTEAD_OF_DIRECTORY.to_owned()),
             (false, false) if !about.is_file() => {
                 return Err("it is not a regular file".to_owned());
             }
@@ -232,7 +235,7 @@ mod tests {
         assert_eq!(is_writable(&at("new/deep"), true), Ok(()));
         assert_eq!(is_writable(&at("file"), false), Ok(()));
         let of = |name, below| is_writable(&at(name), below).unwrap_err();
-        assert_eq!(of("file", true), "a file is there");
+        assert_eq!(of("file", true), FILE_INSTEAD_OF_DIRECTORY);
         assert!(of("file/x", false).ends_with("file` is not a directory"));
         // Root may write everywhere.
         let is_root = dir.path().metadata().unwrap().uid() == 0;

@@ -355,7 +355,7 @@ fn changed(item: &DownloadItem) -> DataError {
         "`{}` was changed after it was listed: it no longer has {} bytes and the same time of change",
         item.url, item.bytes
     ))
-    .hint("run the command anew; inputs of a job should not change while it runs")
+    .hint("run the command again; inputs of a job should not change while it runs")
 }
 
 /// Checks that a file of this machine is still the listed one.

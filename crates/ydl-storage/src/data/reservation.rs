@@ -69,7 +69,7 @@ pub async fn reserve(
         }
         if existing == ExistingPolicy::Fail {
             let what = format!("`{to}` was created by another process after the job was submitted");
-            let hint = "name another place, move it away, or say `existing: overwrite`";
+            let hint = "choose another destination, move it away, or set `existing: overwrite`";
             return Err(DataError::permanent(what).hint(hint));
         }
         free = numbered(to, number);

@@ -124,7 +124,7 @@ async fn list_within(
         }
         if depth > depth_max {
             let what = format!("`{}` is nested too deep", found.place);
-            let hint = "look whether a link leads back to a directory that it lies in";
+            let hint = "check for a link to a directory that contains it";
             return Err(Report::bad_input(what).hint(hint));
         }
         let inside = store.list(&found, &mut links).await?.into_iter();
@@ -157,8 +157,10 @@ impl Links {
         };
         let dir = path.parent().and_then(|dir| dir.canonicalize().ok());
         if dir.is_some_and(|dir| dir.starts_with(&real)) {
-            let what = format!("`{}` is a link to what it lies in", path.display());
-            return Err(Report::bad_input(what).hint("remove the link, or name what is meant"));
+            let what = format!("`{}` is a link to a directory that contains it", path.display());
+            return Err(
+                Report::bad_input(what).hint("remove the link, or name the files that are needed")
+            );
         }
         if !real.starts_with(&self.root) {
             self.outward.push((path.to_owned(), real));
@@ -300,9 +302,7 @@ fn unread(path: &Path, error: &io::Error) -> Report {
     let what = format!("cannot read `{}`: {}", path.display(), reason(error));
     let report = Report::bad_input(what);
     match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            report.hint("make it readable for yourself, or take it out")
-        }
+        io::ErrorKind::PermissionDenied => report.hint("change its permissions, or leave it out"),
         _ => report,
     }
 }
@@ -331,7 +331,7 @@ mod tests {
         assert!(deep.what.ends_with("/a` is nested too deep"), "{deep:?}");
         std::os::unix::fs::symlink(".", dir.path().join("round")).unwrap();
         let round = within(1000, 8).unwrap_err();
-        assert!(round.what.ends_with("round` is a link to what it lies in"));
+        assert!(round.what.ends_with("round` is a link to a directory that contains it"));
         assert!(round.hint.is_some());
     }
 

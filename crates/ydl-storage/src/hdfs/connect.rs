@@ -190,7 +190,7 @@ impl Hdfs {
             return Ok("/".to_owned());
         }
         if !path.starts_with('/') || path.contains('\0') {
-            let what = format!("`{place}` is not a whole path");
+            let what = format!("`{place}` is not an absolute path");
             return Err(HdfsError::new(Kind::BadInput, what).hint("begin it with `/` or `hdfs://`"));
         }
         Ok(path.to_owned())

@@ -153,12 +153,12 @@ impl CallContext {
     fn safe_mode(&self) -> HdfsError {
         let why = format!("the NameNode at {} is in safe mode", self.servers);
         self.failed(Kind::SafeMode, why)
-            .hint("it takes no changes until it has left it, usually a minute after its start; `hdfs dfsadmin -safemode get` tells")
+            .hint("wait until it leaves safe mode, usually a minute after its start; `hdfs dfsadmin -safemode get` shows the state")
     }
 
     fn no_space(&self, line: &str) -> HdfsError {
-        self.failed(Kind::NoSpace, format!("no DataNode takes it: {line}"))
-            .hint("their disks are full, or none of them runs; `hdfs dfsadmin -report` tells")
+        self.failed(Kind::NoSpace, format!("no DataNode accepts the data: {line}"))
+            .hint("their disks are full, or none of them runs; see `hdfs dfsadmin -report`")
     }
 }
 

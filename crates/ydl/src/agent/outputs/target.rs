@@ -199,7 +199,9 @@ impl FileUpload {
         };
         self.discard(store).await;
         let error = match store.stat(&self.target, deadline).await {
-            Ok(Some(entry)) if entry.directory => UploadError::lasting("a directory is there"),
+            Ok(Some(entry)) if entry.directory => {
+                UploadError::lasting("the destination is a directory")
+            }
             _ => error.into(),
         };
         Err(error.of(&self.item, &self.target))

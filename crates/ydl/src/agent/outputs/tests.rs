@@ -232,7 +232,7 @@ fn an_unwritable_destination_is_named_and_no_partial_file_is_left() {
     let place = TestDirs::new(&[("d/x", "x"), ("d/y", "y")]);
     fs::create_dir_all(place.out().join("x")).unwrap();
     let error = place.copy("d", "").unwrap_err();
-    assert!(error.to_string().ends_with("out/x`: a directory is there"), "{error}");
+    assert!(error.to_string().ends_with("out/x`: the destination is a directory"), "{error}");
     assert_eq!(error.copied.files, 1);
     assert_eq!(place.found(), ["y=y"]);
 }

@@ -157,7 +157,7 @@ impl<'a> UploadRun<'a> {
         match &target.there {
             None if !found.single => self.place_new(found, target).await,
             Some(there) if !found.single && !there.directory => {
-                Err(UploadError::lasting("a file is there"))
+                Err(UploadError::lasting("the destination is a file, and a directory is needed"))
             }
             _ => self.merge(found, target).await,
         }

@@ -58,14 +58,14 @@ fn an_unwritable_destination_is_rejected_before_the_start() {
     let home = Home::new();
     home.write("file", "");
     for (outputs, why) in [
-        ("{m/: file}", "file`: a file is there"),
+        ("{m/: file}", "file`: it is a file, and a directory is needed"),
         ("{m: file/x}", "file` is not a directory"),
         ("{m/: 'file/{index}'}", "file` is not a directory"),
     ] {
         let job = home.write("job.yaml", &script(1, "true", &format!("outputs: {outputs}")));
         let job = job.to_string_lossy();
         let ran = home.run(&["submit", "--dry-run", &job]);
-        assert_rejected(&ran, why, "name another place");
+        assert_rejected(&ran, why, "choose another destination");
     }
 }
 

@@ -54,7 +54,7 @@ fn an_existing_destination_is_rejected_overwritten_or_numbered() {
     home.write("model.bin", "old\n");
     assert_rejected(
         &home.submit(&job("fail")),
-        "model.bin`, where the output `m` goes, is there already",
+        "model.bin` of the output `m` already exists",
         "existing: number",
     );
     for number in 2..4 {

@@ -132,7 +132,7 @@ fn invalid_hdfs_inputs_are_rejected_before_submission() {
     ));
     assert_rejected(
         &ran,
-        "`hdfs:///data/ten/part-0`, where the output `a` goes, is there already",
+        "the destination `hdfs:///data/ten/part-0` of the output `a` already exists",
         "existing: number",
     );
 }

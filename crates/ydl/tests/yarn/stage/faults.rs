@@ -93,11 +93,11 @@ async fn a_disk_that_fills_up_during_an_upload_is_reported_and_leaves_nothing() 
     // A DataNode without space closes the connection; the NameNode reports that no DataNode has space.
     let what = &report.what;
     assert!(
-        what.contains("a DataNode failed: ") || what.contains("no DataNode takes it: "),
+        what.contains("a DataNode failed: ") || what.contains("no DataNode accepts the data: "),
         "{report}"
     );
     let hint = report.hint.as_deref().unwrap_or_default();
-    assert!(hint.contains("full") && hint.contains("`hdfs dfsadmin -report` tells"), "{report}");
+    assert!(hint.contains("full") && hint.contains("`hdfs dfsadmin -report`"), "{report}");
     assert!(left.is_empty(), "{left:?}");
 }
 

@@ -163,7 +163,10 @@ fn an_unwritable_hdfs_leaves_no_partial_job() {
     let ran = poor.submit(SMALL);
     dfs_admin(cluster, &["-safemode", "leave"]);
     assert_eq!(ran.code, 122, "{ran:#?}");
-    assert!(ran.stderr.contains(" is in safe mode\n\nhint: it takes no changes until"), "{ran:#?}");
+    assert!(
+        ran.stderr.contains(" is in safe mode\n\nhint: wait until it leaves safe mode"),
+        "{ran:#?}"
+    );
 
     expect_ok(cluster.fs(&["-mkdir", "/shut"]));
     expect_ok(cluster.fs(&["-chmod", "700", "/shut"]));
