@@ -40,6 +40,10 @@ pub trait Backend {
     fn priority(&self) -> Option<i32> {
         None
     }
+    /// Returns the reason why containers that fit the machine are not granted, if the backend knows it.
+    fn shortage(&self) -> Option<String> {
+        None
+    }
     /// Returns the next event. Cancel-safe: dropping the future loses no event.
     fn next(&mut self) -> impl Future<Output = Result<Event, Fenced>>;
     /// Kills everything, waits until it is gone and reports the outcome of the job, within a time limit.

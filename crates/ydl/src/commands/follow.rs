@@ -91,7 +91,9 @@ struct WaitReason {
 impl WaitReason {
     fn print(&mut self, snapshot: &JobSnapshot, renderer: &mut Renderer) {
         let view = &snapshot.view;
-        if renderer.is_live() || view.phase != JobPhase::Pending {
+        // Between the end of the last program and the end of the job, no task waits to run.
+        let waits = view.roles.iter().any(|role| role.waiting + role.preparing > 0);
+        if renderer.is_live() || view.phase != JobPhase::Pending || !waits {
             return;
         }
         let (when, reason) = self.reported.get_or_insert_with(|| (Instant::now(), String::new()));
@@ -135,10 +137,11 @@ impl Follower {
     pub(crate) async fn run(&mut self) -> Result<FollowEnd, Report> {
         let (sender, mut events_in) = mpsc::channel(16);
         tokio::spawn(watch_history(self.job.clone(), self.master.clone(), sender.clone()));
-        // A cluster may allocate containers slowly: print the progress.
-        if self.renderer.is_live() || self.job.remote.is_some() {
-            tokio::spawn(watch_views(self.master.clone(), sender.clone()));
-        }
+        // A table needs snapshots at once. Without one they explain why a job waits for containers, so short jobs of
+        // this machine do without.
+        let immediate = self.renderer.is_live() || self.job.remote.is_some();
+        let delay = if immediate { Duration::ZERO } else { NOTICE_DELAY };
+        tokio::spawn(watch_views(self.master.clone(), sender.clone(), delay));
         drop(sender);
         let mut stopping = None;
         let mut wait_reason = WaitReason::default();

@@ -1,6 +1,10 @@
 //! Assignment of GPUs to tasks, over all jobs of this machine.
 
-use std::{collections::BTreeSet, process::Command};
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
 use ydl_testkit::{
     CommandOutput,
     local::{Home, kill},
@@ -50,10 +54,15 @@ fn a_job_waits_for_a_gpu_of_another_job_until_that_is_killed() {
     one.wait_for_text(|home| home.job().join("logs/w/0/1/stdout.0"), "here");
     two.write("job.yaml", "name: t\nroles: {w: {gpus: 1, run: 'true'}}\n");
     let mut waiting = ydl(&two, &device);
-    let mut waiting = waiting.args(["submit", "job.yaml"]).spawn().expect("ydl");
+    let waiting = waiting.args(["submit", "job.yaml"]).stderr(Stdio::piped());
+    let mut waiting = waiting.spawn().expect("ydl");
     two.wait_for_job();
     let expected = "waits: 1 GPU needed; the node has 1, 1 in use by other tasks";
     two.wait_for_text(|home| home.job().join("master.log"), expected);
+    let mut messages = BufReader::new(waiting.stderr.take().expect("a pipe")).lines();
+    let reason = "0 of 1 containers allocated; 0 tasks running; waiting: 1 × `w` for a container; \
+                  1 GPU needed; the node has 1, 1 in use by other tasks";
+    assert!(messages.any(|line| line.expect("text") == reason), "the client gives no reason");
     for master in one.find("master") {
         kill(master.pid, 9);
     }

@@ -57,7 +57,7 @@ pub struct LocalBackend {
     binary: PathBuf,
     capacity: Capacity,
     gpus: Pool,
-    /// Last reported reason for waiting for devices.
+    /// Reason for waiting for devices.
     shortage: Option<GpuShortage>,
     node: NodeName,
     asks: Asks,
@@ -119,12 +119,13 @@ impl LocalBackend {
     /// Grants every ask that fits.
     fn grant(&mut self) {
         let mut grants = Vec::new();
+        let reported = self.shortage.take();
         for ask in &mut self.asks.asks {
             while ask.count > 0 && self.capacity.fits(&ask.resources) {
                 let gpus = match self.gpus.take(ask.resources.gpus) {
                     Ok(gpus) => gpus,
                     Err(shortage) => {
-                        if self.shortage.as_ref() != Some(&shortage) {
+                        if reported.as_ref() != Some(&shortage) {
                             tracing::info!("a task of role `{}` waits: {shortage}", ask.role);
                         }
                         self.shortage = Some(shortage);
@@ -282,6 +283,10 @@ impl Backend for LocalBackend {
 
     fn release(&mut self, container: ContainerId) {
         self.kill(&container, ContainerExit::Released);
+    }
+
+    fn shortage(&self) -> Option<String> {
+        self.shortage.as_ref().map(ToString::to_string)
     }
 
     async fn next(&mut self) -> Result<Event, Fenced> {

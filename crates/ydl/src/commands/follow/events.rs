@@ -99,8 +99,13 @@ pub(super) async fn watch_history(
     }
 }
 
-/// Sends the job's snapshot whenever it changes, and once a second.
-pub(super) async fn watch_views(master: Arc<MasterClient>, sender: mpsc::Sender<JobEvent>) {
+/// Sends the job's snapshot whenever it changes, and once a second, after a delay.
+pub(super) async fn watch_views(
+    master: Arc<MasterClient>,
+    sender: mpsc::Sender<JobEvent>,
+    delay: Duration,
+) {
+    sleep(delay).await;
     let mut seen = 0;
     loop {
         match master.view(seen, REFRESH_INTERVAL).await {

@@ -37,11 +37,12 @@ impl<B: Backend, D: Journal> Master<B, D> {
             MasterRequest::View { seen } => self.watchers.view(seen, respond_to),
             MasterRequest::Snapshot => {
                 let (job, links, now) = (&self.job, &self.links, self.clock.now());
+                let shortage = self.backend.shortage();
                 let all = JobSnapshot {
                     metrics: self.metrics.all(),
                     progress: self.progress.fraction(),
                     priority: self.priority,
-                    ..snapshot(0, job, &self.agents, links, now)
+                    ..snapshot(0, job, &self.agents, links, shortage.as_deref(), now)
                 };
                 // This response has no effects, so it need not wait for the journal.
                 drop(respond_to.send(Reply::json(&all).into()));

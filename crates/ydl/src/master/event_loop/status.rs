@@ -51,7 +51,7 @@ impl<B: Backend, D: Journal> Master<B, D> {
     pub(in crate::master) fn write_result(&mut self) {
         let now = self.clock.now();
         let mut last =
-            snapshot(u64::MAX, &self.job, &self.agents, &RendezvousLinks::default(), now);
+            snapshot(u64::MAX, &self.job, &self.agents, &RendezvousLinks::default(), None, now);
         last.metrics = self.metrics.latest(|task| self.job.current_attempt(task));
         self.finish_status();
         (last.progress, last.priority) = (self.progress.fraction(), self.priority);
@@ -65,12 +65,13 @@ impl<B: Backend, D: Journal> Master<B, D> {
     pub(super) fn show(&mut self) {
         let (job, agents, links, now) = (&self.job, &self.agents, &self.links, self.clock.now());
         let metrics = &self.metrics;
+        let shortage = self.backend.shortage();
         let (progress, priority) = (self.progress.fraction(), self.priority);
         self.watchers.show(|number| JobSnapshot {
             metrics: metrics.latest(|task| job.current_attempt(task)),
             progress,
             priority,
-            ..snapshot(number, job, agents, links, now)
+            ..snapshot(number, job, agents, links, shortage.as_deref(), now)
         });
     }
 
@@ -97,7 +98,9 @@ impl<B: Backend, D: Journal> Master<B, D> {
     fn update_page(&self) {
         if let Some(page) = &self.page {
             let now = self.clock.now();
-            let view = snapshot(0, &self.job, &self.agents, &self.links, now).view;
+            let shortage = self.backend.shortage();
+            let shortage = shortage.as_deref();
+            let view = snapshot(0, &self.job, &self.agents, &self.links, shortage, now).view;
             page.send_replace(PageState::of(view, self.progress, self.priority));
         }
     }

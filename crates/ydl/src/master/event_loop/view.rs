@@ -17,6 +17,7 @@ pub(super) fn snapshot(
     job: &Job,
     agents: &Agents,
     links: &RendezvousLinks,
+    shortage: Option<&str>,
     now: Time,
 ) -> JobSnapshot {
     let mut view = JobView { now, ..job.view() };
@@ -25,6 +26,11 @@ pub(super) fn snapshot(
     let running: Vec<_> = running.map(|task| &task.task).collect();
     if let Some(wait) = describe_missing(&links.missing(), view.phase, &running) {
         view.reason = format!("{}; {wait}", view.reason);
+    }
+    if let Some(shortage) = shortage
+        && view.roles.iter().any(|role| role.waiting > 0)
+    {
+        view.reason = format!("{}; {shortage}", view.reason);
     }
     let usage = agents.usage(job);
     for role in &view.roles {
