@@ -96,10 +96,15 @@ impl Cache {
         Some((archive, info))
     }
 
+    /// Sends a progress message.
+    pub(super) fn notify(&self, message: String) {
+        (self.notify)(message);
+    }
+
     /// Waits until no other process packs the layer of a key.
     pub(super) fn lock(&self, key: &str) -> Result<File, Report> {
         lock(&self.dir.join(format!("{key}.lock")), &|| {
-            (self.notify)("waiting for another process that packs this layer".to_owned());
+            self.notify("waiting for another process that packs the same files".to_owned());
         })
     }
 
@@ -318,7 +323,7 @@ mod tests {
             drop(first);
             second.join().expect("no panic").expect("a lock");
         });
-        assert_eq!(messages(), ["waiting for another process that packs this layer"]);
+        assert_eq!(messages(), ["waiting for another process that packs the same files"]);
     }
 
     #[test]

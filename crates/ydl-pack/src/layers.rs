@@ -25,6 +25,8 @@ use ydl_os::{reason, report::Report};
 
 /// Part of the key: changes whenever the same files would be packed into other bytes.
 const FORMAT: &str = "ydl pack 3";
+/// Size from which packing a layer takes long enough for a message.
+const NOTIFIED_BYTES_MIN: u64 = 64 << 20;
 /// Hint for files that change while they are packed.
 const RETRY_HINT: &str = "retry when no other process installs or builds there";
 
@@ -273,6 +275,11 @@ impl Packer<'_> {
     }
 
     fn write(&self, name: &str, key: &str, mut plan: Plan) -> Result<(PathBuf, LayerInfo), Report> {
+        let bytes = plan.bytes();
+        if bytes >= NOTIFIED_BYTES_MIN {
+            let mib = bytes >> 20;
+            self.cache.notify(format!("packing the layer `{name}`: {mib} MiB"));
+        }
         let temporary = self.cache.temporary_dir()?;
         let archive = temporary.path().join("layer.tar.gz");
         let failed = |error: std::io::Error| super::cache::failed(temporary.path(), &error);

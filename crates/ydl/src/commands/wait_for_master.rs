@@ -156,7 +156,8 @@ fn wait_text(why: &str, position: Option<usize>) -> String {
         Some(n) => format!(", behind {n} other jobs of its queue"),
     };
     match one_line(why) {
-        why if why.is_empty() => format!("waiting for its master's container{position}"),
+        why if why.contains(LAUNCHED) => "waiting for the job's master to start".to_owned(),
+        why if why.is_empty() => format!("waiting for the master's container{position}"),
         why => format!("waiting{position}: {why}"),
     }
 }
@@ -204,6 +205,8 @@ mod tests {
             wait_text(why, Some(2)),
             "waiting, behind 2 other jobs of its queue: Application is Activated, waiting for resources to be assigned for AM"
         );
-        assert_eq!(wait_text("", None), "waiting for its master's container");
+        assert_eq!(wait_text("", None), "waiting for the master's container");
+        let launched = "AM container is launched, waiting for AM container to Register with RM";
+        assert_eq!(wait_text(launched, None), "waiting for the job's master to start");
     }
 }
