@@ -25,10 +25,32 @@ use ydl_os::report::{Exit, Report};
 
 /// Margin for the release of resources beyond the job's own timeouts.
 const MARGIN: Duration = Duration::from_secs(30);
+/// Delay of the notice that explains the wait.
+const NOTICE_DELAY: Duration = Duration::from_secs(3);
 /// Poll interval of a local job.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Poll interval of a job on a cluster; longer, to limit the load on the ResourceManager.
 const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(300);
+
+/// Message about a job that takes long to stop, printed once.
+struct StopNotice {
+    at: Option<Instant>,
+}
+
+impl StopNotice {
+    fn after_delay() -> StopNotice {
+        StopNotice { at: Some(Instant::now() + NOTICE_DELAY) }
+    }
+
+    fn print(&mut self, id: &str) {
+        if self.at.is_some_and(|at| Instant::now() >= at) {
+            self.at = None;
+            terminal::message(format!(
+                "waiting for {id} to stop; `ydl status {id}` names the tasks that still run"
+            ));
+        }
+    }
+}
 
 /// Stops the job and waits for its end.
 pub(crate) fn run(args: cli::KillArgs, global: GlobalArgs) -> Result<Exit, Report> {
@@ -108,11 +130,13 @@ async fn kill_on_cluster(
         ended.map_err(|error| cluster.report(error))?;
     }
     let end = Instant::now() + timeout;
+    let mut notice = StopNotice::after_delay();
     loop {
         let report = poll().await?;
         if report.state.is_over() {
             return report_end(&report, true);
         }
+        notice.print(&id.to_string());
         if Instant::now() > end {
             let what = format!("`{id}` is still running after {}s", timeout.as_secs());
             let hint = format!("see `ydl status {id}` for its state");
@@ -171,9 +195,11 @@ async fn kill(job: JobHandle, now: bool, global: GlobalArgs) -> Result<Exit, Rep
     let Span(ms) = timeouts.grace + timeouts.stop + timeouts.upload;
     let timeout = Duration::from_millis(ms) + MARGIN;
     let end = Instant::now() + timeout;
+    let mut notice = StopNotice::after_delay();
     loop {
         match job.status() {
             JobStatus::Running(_) | JobStatus::Starting if Instant::now() < end => {
+                notice.print(job.id());
                 sleep(POLL_INTERVAL).await
             }
             JobStatus::Running(_) | JobStatus::Starting => {

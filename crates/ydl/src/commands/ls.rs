@@ -47,9 +47,7 @@ impl Row {
             _ => all.map_or(String::new(), |all| all.to_string()),
         };
         let outcome = match state {
-            "failed" | "killed" | "accepted" => {
-                report.diagnostics.trim().lines().next().unwrap_or_default().to_owned()
-            }
+            "failed" | "killed" | "accepted" => short_diagnostics(&report.diagnostics).to_owned(),
             _ => String::new(),
         };
         let submitted = Time(u64::try_from(report.start_time).unwrap_or(0));
@@ -251,6 +249,16 @@ fn task_counts(containers: i32, all: Option<u64>) -> String {
     }
 }
 
+/// Shortens a job's diagnostics to the part that other columns do not show.
+fn short_diagnostics(diagnostics: &str) -> &str {
+    let line = diagnostics.trim().lines().next().unwrap_or_default();
+    let line = line.split_once("; logs are in `").map_or(line, |(outcome, _)| outcome);
+    ["the job failed: ", "the job was killed "]
+        .iter()
+        .find_map(|state| line.strip_prefix(state))
+        .unwrap_or(line)
+}
+
 /// Shortens the outcome to the part that the state does not show.
 fn outcome_text(outcome: &Outcome) -> String {
     match outcome {
@@ -272,4 +280,21 @@ fn object(job: &JobHandle, state: &str, viewed: Option<&JobSnapshot>) -> serde_j
         "outcome": outcome,
         "directory": job.dir.path(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_outcome_repeats_neither_the_state_nor_the_location_of_logs() {
+        let logs = "logs are in `hdfs://nn:8020/user/me/.ydl/jobs/application_1_0001/logs`";
+        let short = |text: &str| short_diagnostics(&format!("{text}; {logs}")).to_owned();
+        assert_eq!(short("the job was killed by Ctrl-C"), "by Ctrl-C");
+        assert_eq!(
+            short("the job failed: worker:0 exited with code 1"),
+            "worker:0 exited with code 1"
+        );
+        assert_eq!(short_diagnostics("AM container is launched\nmore"), "AM container is launched");
+    }
 }

@@ -9,7 +9,7 @@ use std::{
     io::{self, Write},
     time::{Duration, Instant},
 };
-use ydl_core::{HistoryEvent, history::Disposition, history::HistoryKind};
+use ydl_core::{HistoryEvent, Outcome, history::Disposition, history::HistoryKind};
 use ydl_os::{reason, report::Report};
 use ydl_proto::messages::JobSnapshot;
 
@@ -124,9 +124,16 @@ impl Renderer {
 
     /// Prints an event. On a terminal the table shows ordinary events, so only notable ones get a line.
     pub(crate) fn event(&mut self, event: &HistoryEvent) -> Result<(), OutputClosed> {
-        let text = clean(&event.kind.to_string());
+        let text = match &event.kind {
+            // The command ends with the cause.
+            HistoryKind::JobEnding { outcome: Outcome::Failed(_) } => {
+                "the job is ending: failed".to_owned()
+            }
+            kind => clean(&kind.to_string()),
+        };
         match &mut self.mode {
             RenderMode::Output => Ok(()),
+            RenderMode::Plain if matches!(event.kind, HistoryKind::JobFinished { .. }) => Ok(()),
             RenderMode::Plain => {
                 terminal::message(self.paint.dim(&text));
                 Ok(())

@@ -69,6 +69,36 @@ fn jobs_are_listed_inspected_and_killed() {
 }
 
 #[test]
+fn a_submit_without_a_terminal_names_the_cause_of_a_failure_twice() {
+    let home = Home::new();
+    let output = home.submit(&job("t", 1, "exit 3", ""));
+    assert_eq!(output.code, 3, "{output:#?}");
+    // When the program ends, and as the last error.
+    assert_eq!(output.stderr.matches("exited with code 3").count(), 2, "{output:#?}");
+}
+
+#[test]
+fn kill_names_what_it_waits_for() {
+    let home = Home::new();
+    let script = "trap '' TERM; echo up; while true; do sleep 1; done";
+    let id = home.detach(&job("t", 1, script, "timeouts: {grace: 5s}"));
+    home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    let killed = home.run(&["kill", &id]);
+    assert_eq!(killed.code, 0, "{killed:#?}");
+    assert!(killed.stderr.starts_with(&format!("waiting for {id} to stop;")), "{killed:#?}");
+}
+
+#[test]
+fn a_file_is_rejected_as_the_destination_of_fetch() {
+    let home = Home::new();
+    home.submit(&job("t", 1, "echo out", ""));
+    let file = home.write("file", "");
+    let output = home.run(&["fetch", "t", &file.to_string_lossy()]);
+    assert_eq!(output.code, 2, "{output:#?}");
+    assert!(output.stderr.contains("is a file, not a directory"), "{output:#?}");
+}
+
+#[test]
 fn status_waits_for_the_end_of_a_job() {
     let home = Home::new();
     let id = home.detach(&job("long", 1, "ydl kv get --wait 5m go; exit 3", ""));

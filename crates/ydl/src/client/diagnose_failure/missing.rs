@@ -58,7 +58,8 @@ pub(crate) fn missing_file_hint(
              (`--files PATH` on a command line), or an environment that has it with `environment` (`--environment ./venv`)"
         )),
         (None, Missing::Script(_)) => Some(format!(
-            "`{name}` is not among the shipped files: ship it with `files` (`--files PATH` on a command line)"
+            "`{}` is not among the shipped files: ship it with `files` (`--files PATH` on a command line)",
+            relative(name).display()
         )),
         (None, Missing::File(_)) => None,
     }

@@ -29,7 +29,7 @@ pub(crate) fn check<'a>(
         }
         let all = cluster.queues.iter().filter(|queue| queue.is_leaf()).count();
         let what = match all {
-            1 => format!("there is no queue `{name}`: the cluster has one"),
+            1 => format!("there is no queue `{name}`: the cluster has a single queue"),
             n => format!("there is no queue `{name}` among the {n} of the cluster"),
         };
         findings.refuse(what, format!("set `queue` to one of {}", usable(cluster)));

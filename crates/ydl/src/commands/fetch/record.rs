@@ -78,10 +78,11 @@ impl FetchRecord {
             fs::rename(temporary, &self.file)
         };
         write().map_err(|error: io::Error| {
-            let what = match self.file.parent().filter(|dir| dir.is_file()) {
-                Some(file) => format!("`{}` is a file, not a directory", file.display()),
-                None => format!("cannot write `{}`: {}", self.file.display(), reason(&error)),
-            };
+            if let Some(file) = self.file.parent().filter(|dir| dir.is_file()) {
+                let what = format!("`{}` is a file, not a directory", file.display());
+                return Report::bad_input(what).hint("name a directory");
+            }
+            let what = format!("cannot write `{}`: {}", self.file.display(), reason(&error));
             Report::internal(what).hint("name a directory that you may write to")
         })
     }
