@@ -110,6 +110,17 @@ pub(crate) fn available_in_task(
         || sets_files
 }
 
+/// Returns a command whose program, if it is a file in the current directory, has a path: dmlc-core found such a program first.
+pub(crate) fn with_path(mut words: Vec<String>) -> Vec<String> {
+    if let Some(program) = words.first_mut()
+        && !program.contains('/')
+        && Path::new(program).is_file()
+    {
+        program.insert_str(0, "./");
+    }
+    words
+}
+
 /// Ships files named in the command, and replaces their paths by those in a task's directory.
 pub(crate) fn ship_files(builder: &mut JobFileBuilder, words: &[String]) -> Vec<String> {
     let mut rewritten = Vec::new();

@@ -35,7 +35,10 @@ pub(crate) fn command(
     if builder.is_local() {
         run_here(builder, args);
     }
-    let words = program::normalized(args)?;
+    let mut words = program::normalized(args)?;
+    if builder.is_local() {
+        words = program::with_path(words);
+    }
     let words = python::ship_environment(builder, args, caller, words);
     if !ship {
         return Ok(words);

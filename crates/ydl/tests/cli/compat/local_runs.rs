@@ -2,7 +2,11 @@
 
 use super::workspace::{CompatWorkspace, render, run_successfully};
 use expect_test::{Expect, expect};
-use std::{fs, process::Command};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    process::Command,
+};
 
 #[test]
 fn a_compat_command_runs_a_local_job() {
@@ -12,6 +16,23 @@ fn a_compat_command_runs_a_local_job() {
     let output = workspace.run(&args);
     assert_eq!(output.status.code(), Some(0), "{}", render(&output));
     assert!(render(&output).contains("worker:1 | trained"), "{}", render(&output));
+}
+
+#[test]
+fn a_local_program_is_found_in_the_current_directory_first() {
+    let workspace = CompatWorkspace::new();
+    let script = "#!/bin/sh\necho \"here: $*\"\n";
+    for name in ["model_recover", "train.py", "date"] {
+        let path = workspace.path().join(name);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        for flag in ["true", "false"] {
+            let args = "dmlc-submit --cluster local --num-workers 1 --auto-file-cache";
+            let args = args.split_whitespace().chain([flag, name, "10", "mock=0,0,1,0"]);
+            let text = workspace.output_of(&args.collect::<Vec<_>>());
+            assert!(text.contains("worker:0 | here: 10 mock=0,0,1,0"), "{name} {flag}: {text}");
+        }
+    }
 }
 
 #[test]

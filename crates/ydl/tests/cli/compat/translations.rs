@@ -274,7 +274,7 @@ fn ydl_mx_runs_python_with_one_server_per_worker() {
         name: train
         framework: mxnet
         roles:
-          worker: {instances: 2, run: [python, train.py]}
+          worker: {instances: 2, run: [python, ./train.py]}
           server: {instances: 2}
         restart: {limit: 0}
         env:
