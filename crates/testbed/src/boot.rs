@@ -82,14 +82,17 @@ pub(crate) fn prepare(
         cluster_id: scratch.id().to_owned(),
         krb5_conf: kerberos.as_ref().map(Kerberos::configuration),
     };
-    let variables = kerberos.as_ref().map(Kerberos::variables);
+    let mut variables = kerberos.as_ref().map(Kerberos::variables).unwrap_or_default();
+    // Java does not read `KRB5_CONFIG`.
+    let java_option = |file: &PathBuf| format!("-Djava.security.krb5.conf={}", file.display());
+    variables.extend(hadoop.krb5_conf.as_ref().map(|it| ("JAVA_TOOL_OPTIONS", java_option(it))));
     let config = ConfigContext {
         options: &options,
         ports: &ports,
         directory: &directory,
         cluster_id: scratch.id(),
         lib: &hadoop.jars.home.join("lib"),
-        variables: variables.unwrap_or_default(),
+        variables,
     };
     let common = config::common(&config);
     common.write(&directory.join("conf"))?;
@@ -190,11 +193,15 @@ impl ClusterBuilder<'_> {
             Hdfs::None => return Ok(created),
             Hdfs::One => 1,
             Hdfs::Two | Hdfs::HighlyAvailable => 2,
+            Hdfs::ViewFs => 3,
         };
-        let all = [("nn", Port::NnRpc, Port::NnWeb), ("nn2", Port::Nn2Rpc, Port::Nn2Web)];
+        let all = [
+            ("nn", Port::NnRpc, Port::NnWeb),
+            ("nn2", Port::Nn2Rpc, Port::Nn2Web),
+            ("nn3", Port::Nn3Rpc, Port::Nn3Web),
+        ];
         for (name, rpc, web) in all.into_iter().take(count) {
-            let second = name == "nn2";
-            let own = |site: &mut Site| config::configure_namenode(&self.config, second, site);
+            let own = |site: &mut Site| config::configure_namenode(&self.config, name, site);
             let configuration = self.configure(name, own)?;
             let command = self.hadoop.daemon(name, 256, &configuration, NN_CLASS)?;
             self.add(name, ports.address(rpc), command);
@@ -233,14 +240,12 @@ impl ClusterBuilder<'_> {
 /// earlier; the second NameNode of an HA pair starts from a copy of the first.
 pub(crate) fn format(cluster: &Cluster) -> Result<(), Error> {
     let directory = &cluster.directory;
-    let hdfs = cluster.options.hdfs;
+    let is_ha = config::nameservice(cluster.options.hdfs).is_some();
     for namenode in &cluster.namenodes {
         let home = directory.join(&namenode.daemon);
-        let first = namenode.daemon == "nn";
-        let prepared = match hdfs {
-            Hdfs::HighlyAvailable if first => None,
-            Hdfs::HighlyAvailable => Some(directory.join("nn/name")),
-            _ if first => cluster.hadoop.warm_start.file_system(),
+        let prepared = match namenode.daemon.as_str() {
+            "nn" if !is_ha => cluster.hadoop.warm_start.file_system(),
+            "nn2" if is_ha => Some(directory.join("nn/name")),
             _ => None,
         };
         if let Some(prepared) = prepared {

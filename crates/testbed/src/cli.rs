@@ -19,10 +19,12 @@ usage: testbed up [OPTIONS]          start a cluster and run it until Ctrl-C
   --gpus N[,N…]      `yarn.io/gpu` devices on every node, or a list with one number per node
   --label L=NM[,NM…] a node label and its nodes, such as gpu=nm3
   --queue Q=PERCENT  a queue below the root; the shares add up to 100
-  --hdfs KIND        one, none, two, or ha: two NameNodes for one file system [default: one]
+  --hdfs KIND        one, none, two, ha (two NameNodes for one file system), or viewfs: a mount
+                     table over a file system like `ha` and another one [default: one]
   --ha [zk]          two ResourceManagers with manual failover; with `zk`, ZooKeeper fails over
   --kerberos [QOP]   Kerberos with authentication, integrity or privacy [default: authentication]
   --user NAME        add a user with a home directory and, with Kerberos, a keytab
+  --env NAME=VALUE   add a variable to the environment of containers
   --heartbeats       allocate containers on node heartbeats, the default up to 3.4
   --preemption SECS  enable preemption, with this time between notice and kill
   --tokens SECS      interval at which token keys are rolled
@@ -101,6 +103,7 @@ fn parse_up(arguments: &mut Arguments) -> Result<Options, Error> {
                     "none" => Hdfs::None,
                     "two" => Hdfs::Two,
                     "ha" => Hdfs::HighlyAvailable,
+                    "viewfs" => Hdfs::ViewFs,
                     other => {
                         return Err(usage_error(format!("invalid value `{other}` of `{flag}`")));
                     }
@@ -118,6 +121,7 @@ fn parse_up(arguments: &mut Arguments) -> Result<Options, Error> {
                 });
             }
             "--user" => options.users.push(value(arguments, flag)?),
+            "--env" => options.variables.push(pair(&value(arguments, flag)?, flag)?),
             "--heartbeats" => options.scheduling = Scheduling::OnHeartbeat,
             "--preemption" => options.preemption = Some(seconds(arguments, flag)?),
             "--tokens" => options.token_interval = Some(seconds(arguments, flag)?),
@@ -213,6 +217,9 @@ mod tests {
         assert_eq!(options.users, ["alice"]);
         assert_eq!(up("--ha zk --kerberos").unwrap().rm_ha, Some(Failover::Automatic));
         assert_eq!(up("--gpus 0,2").unwrap().gpus, [0, 2]);
+        assert_eq!(up("--hdfs viewfs").unwrap().hdfs, Hdfs::ViewFs);
+        let variable = ("A".to_owned(), "b=c".to_owned());
+        assert_eq!(up("--env A=b=c").unwrap().variables, [variable]);
         let many = up("--nodes 1000000000000 --gpus 1").unwrap();
         assert_eq!(many.gpus.len(), NODES_MAX, "validation rejects them later");
     }

@@ -6,7 +6,7 @@ use crate::{
     error::{Error, ErrorKind},
     hadoop::Hadoop,
     kdc::{HDFS, Kerberos, YARN},
-    options::{Failover, Hdfs, Options},
+    options::{Failover, Options},
     ports::PortBlock,
     tool,
     warm_start::WarmStart,
@@ -61,7 +61,7 @@ pub struct ResourceManager {
 /// One NameNode and its addresses.
 #[derive(Clone, Debug)]
 pub struct NameNode {
-    /// `nn` or `nn2`.
+    /// `nn`, `nn2` or `nn3`.
     pub daemon: String,
     /// RPC endpoint for clients.
     pub rpc: SocketAddr,
@@ -125,7 +125,7 @@ impl Cluster {
             self.wait_listening("rm", self.resource_managers[0].admin)?;
             self.fail_over("rm")?;
         }
-        if self.options.hdfs == Hdfs::HighlyAvailable {
+        if config::nameservice(self.options.hdfs).is_some() {
             self.wait_listening("nn", self.namenodes[0].rpc)?;
             self.fail_over("nn")?;
         }
@@ -224,7 +224,7 @@ impl Cluster {
         config::own_user()
     }
 
-    /// Returns the names of all daemons in start order: `kdc zk rm rm2 nn nn2 dn nm1 …`.
+    /// Returns the names of all daemons in start order: `kdc zk rm rm2 nn nn2 nn3 dn nm1 …`.
     pub fn daemons(&self) -> impl Iterator<Item = &str> {
         self.daemons.iter().map(|daemon| daemon.name.as_str())
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     cluster::{Cluster, NN_ADMIN, RM_ADMIN},
+    config,
     daemon::Daemon,
     error::{Error, ErrorKind},
     kdc::{HDFS, YARN},
@@ -80,11 +81,16 @@ impl Cluster {
                 return Err(Error::new(ErrorKind::InvalidRequest, message));
             }
         };
+        // With several nameservices the tool requires the name.
+        let name = config::nameservice(self.options.hdfs).filter(|_| class == NN_ADMIN);
+        let options: Vec<_> = name.into_iter().flat_map(|name| ["-ns", name]).collect();
         if self.is_active(other) {
-            self.run_as_admin(class, user, &["-transitionToStandby", old])?;
+            let transition = ["-transitionToStandby", old];
+            self.run_as_admin(class, user, &[&options[..], &transition].concat())?;
         }
         // Without this option the tool contacts the other one first and fails if that is down.
-        self.run_as_admin(class, user, &["-transitionToActive", "--forceactive", new])?;
+        let transition = ["-transitionToActive", "--forceactive", new];
+        self.run_as_admin(class, user, &[&options[..], &transition].concat())?;
         Ok(())
     }
 

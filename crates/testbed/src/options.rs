@@ -58,6 +58,8 @@ pub struct Options {
     pub token_interval: Option<Duration>,
     /// Aggregation of container logs.
     pub logs: Logs,
+    /// Environment variables of all containers.
+    pub variables: Vec<(String, String)>,
     /// Additional keys; override all others.
     pub extra: Vec<(File, String, String)>,
 }
@@ -124,6 +126,9 @@ pub enum Hdfs {
     Two,
     /// One file system, `hdfs://testbed`, with two NameNodes; `nn` starts as the active one.
     HighlyAvailable,
+    /// `viewfs://root`, a mount table without fallback: `/user`, `/tmp` and `/app-logs` are in `hdfs://root` with two
+    /// NameNodes, as above, and `/data` is in the file system of a third, `nn3`.
+    ViewFs,
 }
 
 /// Failover mode of two ResourceManagers.
@@ -195,6 +200,7 @@ impl Options {
             expiry: Duration::from_secs(60),
             token_interval: None,
             logs: Logs::TFile,
+            variables: Vec::new(),
             extra: Vec::new(),
         }
     }

@@ -32,6 +32,8 @@ pub(crate) enum Port {
     NnWeb,
     Nn2Rpc,
     Nn2Web,
+    Nn3Rpc,
+    Nn3Web,
     DnData,
     DnWeb,
     DnIpc,

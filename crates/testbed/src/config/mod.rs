@@ -9,7 +9,7 @@ mod yarn;
 use crate::{options::Options, ports::PortBlock, site::Site};
 use std::path::Path;
 
-pub(crate) use hdfs::{configure_namenode, default_fs};
+pub(crate) use hdfs::{configure_namenode, default_fs, nameservice};
 pub(crate) use security::own_user;
 pub(crate) use yarn::{configure_node, configure_resource_manager, resource_manager_ports};
 

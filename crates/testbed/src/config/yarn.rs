@@ -205,6 +205,9 @@ pub(crate) fn configure_node(context: &ConfigContext<'_>, index: usize, site: &m
     for (name, value) in &context.variables {
         variables += &format!(",{name}={value}");
     }
+    for (name, value) in &options.variables {
+        variables += &format!(",{name}={value}");
+    }
     set("admin-env", variables);
     if let Some(gpus) = options.gpus.get(index).filter(|gpus| **gpus > 0) {
         set("resource-type.yarn.io/gpu", gpus.to_string());

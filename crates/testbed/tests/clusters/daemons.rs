@@ -102,3 +102,18 @@ fn two_file_systems_have_separate_files() {
     cluster.fs(&["-ls", &path(one)]).unwrap();
     assert_eq!(cluster.fs(&["-ls", &path(two)]).unwrap_err().kind, ErrorKind::Exited);
 }
+
+#[test]
+fn a_viewfs_mounts_two_file_systems_one_of_them_highly_available() {
+    let cluster = start(Options { nodes: 0, hdfs: Hdfs::ViewFs, ..Options::new(Version::V3_5_0) });
+    assert_eq!(cluster.default_fs(), "viewfs://root");
+    let [_, _, third] = cluster.namenodes() else {
+        panic!("{:?}", cluster.namenodes());
+    };
+    cluster.fs(&["-mkdir", "-p", "/user/persisted", "/data/other"]).unwrap();
+    cluster.fs(&["-ls", "hdfs://root/user/persisted"]).unwrap();
+    cluster.fs(&["-ls", &format!("hdfs://{}/data/other", third.rpc)]).unwrap();
+    cluster.kill("nn").unwrap();
+    cluster.fail_over("nn2").unwrap();
+    cluster.fs(&["-ls", "/user/persisted"]).unwrap();
+}
