@@ -170,10 +170,20 @@ async fn fetch(cluster: &ClusterClient, systems: &[String]) -> Result<Credential
     Ok(credentials)
 }
 
+/// Keys with which a ResourceManager connects to a NameNode, besides its addresses.
+const RENEWAL_KEYS: [&str; 5] = [
+    "dfs.namenode.kerberos.principal",
+    "dfs.namenode.kerberos.principal.pattern",
+    "hadoop.rpc.protection",
+    "hadoop.security.authentication",
+    "hadoop.security.token.service.use_ip",
+];
+
 /// Returns the part of the configuration that resolves the names of highly available file systems. The ResourceManager's own
-/// configuration may lack file systems that a job names.
+/// configuration may lack file systems that a job names. It uses this part instead of its own configuration, so
+/// everything that a connection needs must be in it.
 fn renewal_of(config: &Config, systems: &[String]) -> Vec<u8> {
-    let mut pairs: Vec<(String, String)> = Vec::new();
+    let mut keys: Vec<String> = Vec::new();
     let mut names = Vec::new();
     for system in systems {
         let name = system.trim_start_matches("hdfs://");
@@ -185,17 +195,19 @@ fn renewal_of(config: &Config, systems: &[String]) -> Vec<u8> {
             format!("dfs.ha.namenodes.{name}"),
             format!("dfs.client.failover.proxy.provider.{name}"),
         ];
-        let mut keys: Vec<String> = ha_keys.into();
+        keys.extend(ha_keys);
         let addresses = format!("dfs.namenode.rpc-address.{name}.");
         keys.extend(config.keys_under(&addresses).map(str::to_owned));
-        for key in keys {
-            if let Ok(Some(value)) = config.value(&key) {
-                pairs.push((key, value.text));
-            }
-        }
     }
     if names.is_empty() {
         return Vec::new();
+    }
+    keys.extend(RENEWAL_KEYS.map(str::to_owned));
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for key in keys {
+        if let Ok(Some(value)) = config.value(&key) {
+            pairs.push((key, value.text));
+        }
     }
     pairs.push(("dfs.nameservices".to_owned(), names.join(",")));
     let mut bytes = Vec::new();
@@ -250,13 +262,16 @@ mod tests {
             ("dfs.ha.namenodes.remote", "a,b"),
             ("dfs.namenode.rpc-address.remote.a", "one:8020"),
             ("dfs.namenode.rpc-address.remote.b", "two:8020"),
+            ("dfs.namenode.kerberos.principal", "hdfs/_HOST@REALM"),
+            ("hadoop.rpc.protection", "privacy"),
         ] {
             config.set(key, value, "a test");
         }
         assert!(renewal_of(&config, &["hdfs://plain:8020".to_owned()]).is_empty());
         let bytes = renewal_of(&config, &["hdfs://remote".to_owned()]);
         let text = String::from_utf8_lossy(&bytes);
-        assert!(text.contains("two:8020") && text.contains("dfs.nameservices"));
-        assert_eq!(bytes[0], 4);
+        for expected in ["two:8020", "dfs.nameservices", "hdfs/_HOST@REALM", "privacy"] {
+            assert!(text.contains(expected), "{expected} is not in {text}");
+        }
     }
 }
