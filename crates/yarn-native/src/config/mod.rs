@@ -53,3 +53,4 @@ pub use node_manager::NodeSettings;
 pub use resource_manager::{ResourceManager, RetryPolicy};
 pub use rpc::{Authentication, RpcSettings};
 pub use table::{Config, ConfigError, ConfigValue, ConfigWarning, ConfigWarningKind, Origin};
+pub use viewfs::MountTable;

@@ -1,6 +1,6 @@
 //! Mount tables of viewfs: one tree of directories over several file systems.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::table::{Config, ConfigError};
 
@@ -11,15 +11,60 @@ const DEFAULT_NAME: &str = "fs.viewfs.mounttable.default.name.key";
 /// Maximum number of file systems of a table.
 const MOUNTED_MAX: usize = 256;
 
+/// Directory of home directories, if a mount table names none.
+const HOMES: &str = "/user";
+
+/// Mount table of a `viewfs://` authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountTable {
+    /// Name in the configuration's keys.
+    pub name: String,
+    /// Directories and the URLs in HDFS behind them, without other file systems.
+    pub links: BTreeMap<String, String>,
+    /// URL behind all other directories, if they exist.
+    pub fallback: Option<String>,
+    /// Directory of home directories.
+    pub homes: String,
+}
+
 impl Config {
+    /// Returns the mount table of a `viewfs://` authority. An empty authority names the default table.
+    pub fn mount_table(&self, authority: &str) -> Result<MountTable, ConfigError> {
+        let name = self.table_name(authority)?;
+        let prefix = format!("{TABLES}{name}.");
+        let (mut links, mut fallback) = (BTreeMap::new(), None);
+        for key in self.keys_under(&prefix) {
+            let target = self.text(key)?.unwrap_or_default();
+            let Some(root) = self.root_of(&target)?.filter(|root| root.starts_with("hdfs://"))
+            else {
+                continue;
+            };
+            let rest = target.strip_prefix("hdfs://").unwrap_or_default();
+            let url = format!("{root}{}", rest.find('/').map_or("/", |at| &rest[at..]));
+            match key[prefix.len()..].split_once('.') {
+                Some(("link", directory)) => drop(links.insert(directory.to_owned(), url)),
+                // With `linkSlash` the whole tree is one link.
+                None if key.ends_with(".linkFallback") || key.ends_with(".linkSlash") => {
+                    fallback = Some(url);
+                }
+                _ => {}
+            }
+        }
+        let homes = self.text(&format!("{prefix}homedir"))?.unwrap_or_else(|| HOMES.to_owned());
+        Ok(MountTable { name, links, fallback, homes })
+    }
+
+    fn table_name(&self, authority: &str) -> Result<String, ConfigError> {
+        Ok(match authority {
+            "" => self.text(DEFAULT_NAME)?.unwrap_or_else(|| "default".to_owned()),
+            name => name.to_owned(),
+        })
+    }
+
     /// Returns the file systems mounted in the table of a `viewfs://` authority, such as
     /// `hdfs://nameservice`, without duplicates. An empty authority names the default table.
     pub fn mounted_file_systems(&self, authority: &str) -> Result<Vec<String>, ConfigError> {
-        let table = match authority {
-            "" => self.text(DEFAULT_NAME)?.unwrap_or_else(|| "default".to_owned()),
-            name => name.to_owned(),
-        };
-        let prefix = format!("{TABLES}{table}.");
+        let prefix = format!("{TABLES}{}.", self.table_name(authority)?);
         let mut mounted = BTreeSet::new();
         for key in self.keys_under(&prefix) {
             if !is_link(&key[prefix.len()..]) {
@@ -91,6 +136,27 @@ mod tests {
         ]);
         let mounted = config.mounted_file_systems("root").unwrap();
         assert_eq!(mounted, ["hdfs://one", "hdfs://own", "hdfs://three", "hdfs://two:8020"]);
+    }
+
+    #[test]
+    fn a_mount_table_has_its_links_fallback_and_home_directories() {
+        let mut config = config(&[
+            ("fs.defaultFS", "viewfs://root/"),
+            ("fs.viewfs.mounttable.root.link./user", "hdfs://one/users"),
+            ("fs.viewfs.mounttable.root.link./data", "hdfs://two:8020"),
+            ("fs.viewfs.mounttable.root.link./bucket", "s3a://bucket/"),
+            ("fs.viewfs.mounttable.root.linkMerge./all", "hdfs://three/a,hdfs://two:8020/b"),
+        ]);
+        let table = config.mount_table("root").unwrap();
+        let pair = |directory: &str, url: &str| (directory.to_owned(), url.to_owned());
+        let links = [pair("/user", "hdfs://one/users"), pair("/data", "hdfs://two:8020/")];
+        assert_eq!(table.links, BTreeMap::from(links));
+        assert_eq!((table.fallback, table.homes.as_str()), (None, "/user"));
+        config.set("fs.viewfs.mounttable.root.linkFallback", "hdfs://one/rest", "a test");
+        config.set("fs.viewfs.mounttable.root.homedir", "/home", "a test");
+        let table = config.mount_table("root").unwrap();
+        assert_eq!(table.fallback.as_deref(), Some("hdfs://one/rest"));
+        assert_eq!(table.homes, "/home");
     }
 
     #[test]

@@ -3,14 +3,16 @@
 use super::{
     error::{HdfsError, Kind},
     exceptions::CallContext,
+    file_systems::token_system,
     settings::pairs,
+    targets::{Targets, namenodes},
     tokens::{TOKEN_KIND, short_name, token_owner},
 };
 use hdfs_native::{Client, ClientBuilder};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
-use tokio::{net::lookup_host, time::Instant};
+use tokio::time::Instant;
 use yarn_native::{
-    config::{Authentication, Config, ConfigError, NameNode},
+    config::{Authentication, Config, ConfigError},
     credentials::Credentials,
     namenode::NameNodes,
     rpc::RpcError,
@@ -19,8 +21,6 @@ use yarn_native::{
 
 /// Variable with the path of a container's tokens. hdfs-native reads it at each connection.
 const TOKEN_FILE: &str = "HADOOP_TOKEN_FILE_LOCATION";
-/// Addresses of a NameNode that are compared with a token's.
-const ADDRESSES_MAX: usize = 16;
 
 /// One file system. Cheap to clone.
 #[derive(Clone)]
@@ -80,20 +80,19 @@ impl Hdfs {
         let mut settings = pairs(config);
         // Trying for long is up to the caller, who has a deadline and hears the reason meanwhile.
         let key = "dfs.client.failover.max.attempts";
+        let targets = Targets { config, tokens: tokens.as_ref(), deadline };
         let (target, servers) = if scheme == "viewfs" {
             settings.insert(key.into(), "4".into());
-            (named.clone(), format!("`{authority}`"))
+            let target = targets.viewfs(authority, &mut settings).await?;
+            (target, format!("`{authority}`"))
         } else {
             let found = namenodes(config, authority)?;
             let several = config.is_highly_available(authority).map_err(unclear)?;
             let tries = if several { 4 * found.len() } else { 0 };
             settings.insert(key.into(), tries.to_string());
-            let target = match several {
-                true => named.clone(),
-                false => format!("hdfs://{}", spelling(tokens.as_ref(), &found, deadline).await),
-            };
             let servers = found.iter().map(|one| format!("`{}`", one.rpc));
-            (target, servers.collect::<Vec<_>>().join(", "))
+            let servers = servers.collect::<Vec<_>>().join(", ");
+            (targets.hdfs(authority).await?, servers)
         };
         let client = build(&target, settings, identity).map_err(|error| {
             CallContext {
@@ -104,8 +103,13 @@ impl Hdfs {
             }
             .translate(error)
         })?;
-        let home_prefix = config.value("dfs.user.home.dir.prefix").map_err(unclear)?;
-        let home_prefix = home_prefix.map_or_else(|| "/user".to_owned(), |value| value.text);
+        let home_prefix = match scheme {
+            "viewfs" => config.mount_table(authority).map_err(unclear)?.homes,
+            _ => {
+                let prefix = config.value("dfs.user.home.dir.prefix").map_err(unclear)?;
+                prefix.map_or_else(|| "/user".to_owned(), |value| value.text)
+            }
+        };
         let mut spellings = vec![named.clone(), target];
         if url.is_none() {
             // `hdfs:///path` is in the default file system.
@@ -146,8 +150,9 @@ impl Hdfs {
             return Ok(user.clone());
         }
         let about = self.about("learn who this user is from", self.root());
+        let system = token_system(&self.about.config, self.root())?;
         let namenodes =
-            NameNodes::from_config(&self.about.config, self.root(), self.about.identity.clone());
+            NameNodes::from_config(&self.about.config, &system, self.about.identity.clone());
         let namenodes =
             namenodes.map_err(|error| about.failed(Kind::BadInput, error.to_string()))?;
         let refused = |error: RpcError| match error {
@@ -206,16 +211,8 @@ impl Hdfs {
     }
 }
 
-fn unclear(error: ConfigError) -> HdfsError {
+pub(super) fn unclear(error: ConfigError) -> HdfsError {
     HdfsError::new(Kind::BadInput, error.to_string()).hint("see Hadoop's configuration files")
-}
-
-fn namenodes(config: &Config, authority: &str) -> Result<Vec<NameNode>, HdfsError> {
-    match authority.is_empty() {
-        true => config.default_namenodes(),
-        false => config.namenodes(authority),
-    }
-    .map_err(unclear)
 }
 
 /// The tokens that this process was started with, where tokens count.
@@ -231,26 +228,6 @@ pub(super) fn given() -> Option<Credentials> {
     let file = std::env::var_os(TOKEN_FILE)?;
     // A file that cannot be read is no proof; that is said when proof is asked for.
     Credentials::read(Path::new(&file)).ok()
-}
-
-/// The NameNode's address as its token spells it: the library below compares letters, and Hadoop writes an address where
-/// URLs have a name.
-async fn spelling(tokens: Option<&Credentials>, found: &[NameNode], deadline: Instant) -> String {
-    let Some(one) = found.first() else {
-        return String::new();
-    };
-    let named = one.rpc.to_string();
-    let Some(tokens) = tokens else {
-        return named;
-    };
-    let address = (one.rpc.host.as_str(), one.rpc.port);
-    let looked_up = tokio::time::timeout_at(deadline, lookup_host(address)).await;
-    let mut spellings = vec![named.clone(), named.to_lowercase()];
-    if let Ok(Ok(addresses)) = looked_up {
-        spellings.extend(addresses.take(ADDRESSES_MAX).map(|at| at.to_string()));
-    }
-    let known = |spelled: &&String| tokens.for_service(TOKEN_KIND, spelled).is_some();
-    spellings.iter().find(known).cloned().unwrap_or(named)
 }
 
 fn build(

@@ -87,6 +87,12 @@ pub fn token_systems(config: &Config, url: &str) -> Result<Vec<String>, HdfsErro
     }
 }
 
+/// Returns one file system whose NameNodes authenticate the user of a URL: its own, or the first that a viewfs mounts.
+pub fn token_system(config: &Config, url: &str) -> Result<String, HdfsError> {
+    let systems = token_systems(config, url)?;
+    Ok(systems.into_iter().next().unwrap_or_else(|| url.to_owned()))
+}
+
 /// Returns all file systems that a job needs tokens for: those of its staging directory, files, inputs, outputs and
 /// environment, and those that it names.
 pub fn job_file_systems(

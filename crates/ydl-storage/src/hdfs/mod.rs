@@ -7,7 +7,7 @@
 //! * `settings`: the cluster's configuration as pairs of key and value.
 //! * `file_systems`: the file systems that a job uses, connected on first use.
 //! * `tokens`: delegation tokens, their owners, and the current ones of a job's agents.
-//! * `connect`: from a configuration and an identity to a file system.
+//! * `connect`: from a configuration and an identity to a file system. `targets`: its URL as hdfs-native reads it.
 //! * `call`: one call with its deadline, isolated from panics.
 //! * `error`: kinds of failures. `exceptions`: translation of NameNode exceptions.
 //! * `entries`: directories, names and permissions. `small_files`: files read and written in one chunk. `writer`, `reader`,
@@ -25,6 +25,7 @@ pub mod layout;
 mod reader;
 mod settings;
 mod small_files;
+mod targets;
 mod tokens;
 mod upload;
 mod writer;
@@ -32,7 +33,7 @@ mod writer;
 pub use connect::Hdfs;
 pub use entries::{Entry, Grant};
 pub use error::{HdfsError, Kind};
-pub use file_systems::{FileSystems, job_file_systems, token_systems, url_path};
+pub use file_systems::{FileSystems, job_file_systems, token_system, token_systems, url_path};
 pub use layout::{JobLayout, StagingLayout};
 pub use reader::Reader;
 pub use settings::{config, pairs};

@@ -3,3 +3,4 @@
 mod credentials;
 mod jobs;
 mod tokens;
+mod viewfs;

@@ -17,7 +17,7 @@ use ydl_os::{
     reason,
     report::{Exit, Report},
 };
-use ydl_storage::hdfs::{job_file_systems, token_owner};
+use ydl_storage::hdfs::{job_file_systems, token_owner, token_system};
 
 /// Name of the keytab among a master's credentials.
 const KEYTAB: &str = "ydl.keytab";
@@ -131,7 +131,8 @@ async fn verify_keytab(
     let tickets = TicketSource::Keytab { path: path.into(), principal: principal.clone() };
     let mut identity = Identity::kerberos(tickets);
     identity.acting_for = cluster.identity.acting_for.clone();
-    let namenodes = NameNodes::from_config(&cluster.config, staging, identity);
+    let system = token_system(&cluster.config, staging)?;
+    let namenodes = NameNodes::from_config(&cluster.config, &system, identity);
     let namenodes = namenodes.map_err(|error| keytab_error(error.to_string()))?;
     let deadline = cluster.deadline();
     let token = namenodes.delegation_token("", deadline).await;
