@@ -258,6 +258,28 @@ class Masters(unittest.TestCase):
         self.assertEqual(master.count("tasks"), 3)
 
 
+class Utilities(unittest.TestCase):
+    def test_libraries_on_top_of_skein_find_its_utilities(self) -> None:
+        from ydl.compat.skein.utils import cached_property, format_table, humanize_timedelta
+
+        class Counted:
+            computed = 0
+
+            @cached_property
+            def value(self):
+                """Text of the property."""
+                self.computed += 1
+                return self.computed
+
+        counted = Counted()
+        self.assertEqual((counted.value, counted.value), (1, 1))
+        self.assertEqual(Counted.value.__doc__, "Text of the property.")
+        self.assertEqual(format_table(["id", "state"], [("a_0", "RUNNING"), ("b", 1)]), "ID     STATE\na_0    RUNNING\nb      1")
+        self.assertEqual(format_table(["id"], []), "ID")
+        for seconds, text in ((5, "5s"), (65, "1m"), (7500, "2h 5m")):
+            self.assertEqual(humanize_timedelta(datetime.timedelta(seconds=seconds)), text)
+
+
 class Aliases(unittest.TestCase):
     def test_a_module_run_by_its_alias_knows_its_file(self) -> None:
         program = "import skein, runpy, sys\nsys.argv = ['x', '--version']\nrunpy.run_module('skein.cli', run_name='__main__', alter_sys=True)"

@@ -6,7 +6,7 @@ and elsewhere where the distribution `ydl-tf-yarn` is installed without skein.
 
 from typing import Any
 
-from . import exceptions, kv, model, ui
+from . import exceptions, kv, model, ui, utils
 from .application import ApplicationClient
 from .core import Client, properties
 from .exceptions import (
@@ -51,4 +51,5 @@ __all__ = [
     "model",
     "properties",
     "ui",
+    "utils",
 ]

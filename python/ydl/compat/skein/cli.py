@@ -7,8 +7,9 @@ from typing import Any, List, Optional
 from .application import ApplicationClient
 from .core import Client
 from .exceptions import SkeinError
+from .utils import format_table, humanize_timedelta
 
-_COLUMNS = ("APPLICATION_ID", "NAME", "STATE", "STATUS", "CONTAINERS", "VCORES", "MEMORY", "RUNTIME")
+_COLUMNS = ("application_id", "name", "state", "status", "containers", "vcores", "memory", "runtime")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -92,12 +93,6 @@ def _print(*lines: str) -> None:
         print(line)
 
 
-def _table(columns: Any, rows: List[Any]) -> None:
-    texts = [[str(cell) for cell in row] for row in [columns, *rows]]
-    widths = [max(len(row[at]) for row in texts) for at in range(len(columns))]
-    _print(*("    ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in texts))
-
-
 def _submit(options: Any) -> None:
     print(Client().submit(options.spec))
 
@@ -106,16 +101,9 @@ def _applications(reports: Any) -> None:
     rows = []
     for it in reports:
         used = it.usage.used_resources
-        runtime = _runtime(it)
+        runtime = humanize_timedelta(it.runtime)
         rows.append((it.id, it.name, it.state, it.final_status, it.usage.num_used_containers, used.vcores, used.memory, runtime))
-    _table(_COLUMNS, rows)
-
-
-def _runtime(report: Any) -> str:
-    seconds = int(report.runtime.total_seconds())
-    if seconds >= 3600:
-        return "{}h {}m".format(seconds // 3600, seconds % 3600 // 60)
-    return "{}m".format(seconds // 60) if seconds >= 60 else "{}s".format(seconds)
+    print(format_table(_COLUMNS, rows))
 
 
 def _list(options: Any) -> None:
@@ -155,7 +143,8 @@ def _containers(options: Any) -> None:
 
     states = ContainerState.values() if options.all else options.state
     found = _connect(options).get_containers(options.service, states)
-    _table(("SERVICE", "ID", "STATE", "RUNTIME"), [(it.service_name, it.id, it.state, _runtime(it)) for it in found])
+    rows = [(it.service_name, it.id, it.state, humanize_timedelta(it.runtime)) for it in found]
+    print(format_table(("service", "id", "state", "runtime"), rows))
 
 
 def _get(options: Any) -> None:
