@@ -11,7 +11,8 @@ import threading
 import unittest
 
 from ydl.compat import skein
-from ydl.compat.skein import kv
+from ydl.compat.cluster_pack.skein import skein_config_builder
+from ydl.compat.skein import kv, model
 
 from .harness import TEST_TIMEOUT_S, LocalJobTestCase, until
 
@@ -190,6 +191,36 @@ class Inside(SkeinTestCase):
         app = self.start(spec)
         self.report_when(app, "SUCCEEDED")
         self.assertEqual(self.client.application_logs(app.id)["driver_0"], "here")
+
+
+class Packed(SkeinTestCase):
+    def test_cluster_pack_builds_services_of_modules_and_functions(self) -> None:
+        def greet(name):
+            print("hello", name, sys.prefix)
+
+        def show(path):
+            with open(path, encoding="utf-8") as log:
+                print("log:", log.read().strip())
+
+        module = self.write("module.py", "import sys; print(*sys.argv[1:], sys.prefix)\n")
+        for name, config, expected in (
+            ("function", skein_config_builder.build_with_func(greet, ["you"], sys.prefix, process_logs=show), "log: hello you"),
+            ("module", skein_config_builder.build("module", ["a b", 1], sys.prefix, [module]), "a b 1"),
+        ):
+            with self.subTest(name):
+                service = self.service(config.script, files=config.files)
+                app = self.client.submit(skein.ApplicationSpec(services={"service": service}))
+                self.apps.append(app)
+                ended = until(lambda: (it := self.client.application_report(app)).state == "FINISHED" and it)
+                log = self.client.application_logs(app)["service_0"]
+                self.assertEqual(ended.final_status, "SUCCEEDED", log)
+                self.assertIn("{} {}".format(expected, sys.prefix), log)
+
+    def test_an_application_has_one_environment(self) -> None:
+        files = [{"pyenv": model.EnvironmentFile("/envs/" + name)} for name in ("one", "two")]
+        services = {"a": self.service("true", files=files[0]), "b": self.service("true", files=files[1])}
+        with self.assertRaisesRegex(ValueError, "has one environment, but its files name `/envs/one` and `/envs/two`"):
+            self.client.submit(skein.ApplicationSpec(services=services))
 
 
 class CommandLine(SkeinTestCase):

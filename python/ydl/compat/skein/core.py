@@ -17,6 +17,7 @@ from .model import (
     ApplicationReport,
     ApplicationSpec,
     ApplicationState,
+    EnvironmentFile,
     FinalStatus,
     NodeReport,
     NodeState,
@@ -99,10 +100,12 @@ class Client:
             file = files.enter_context(tempfile.NamedTemporaryFile("w", suffix=".json"))
             json.dump(_minimal(whole), file)
             file.flush()
-            return self._submit(file.name, whole.user)
+            return self._submit(file.name, whole.user, _environment(whole))
 
-    def _submit(self, path: str, user: str = "") -> str:
+    def _submit(self, path: str, user: str = "", environment: Optional[str] = None) -> str:
         arguments = ["submit", "--detach"]
+        if environment is not None:
+            arguments += ["--set", "environment=" + json.dumps(environment)]
         if self._keytab is not None:
             arguments += ["--set", "keytab.path=" + os.path.abspath(self._keytab), "--set", "keytab.principal=" + str(self._principal)]
         arguments.append(path)
@@ -230,6 +233,15 @@ class Client:
             return [(str(row["queue"]), _queue(row)) for row in program.call(["queues"])]
 
 
+def _environment(spec: ApplicationSpec) -> Optional[str]:
+    """Returns the path of the environment of all containers, if a file names one."""
+    files = [file for part in (spec.master, *spec.services.values()) for file in part.files.values()]
+    paths = sorted({file.path for file in files if isinstance(file, EnvironmentFile)})
+    if len(paths) > 1:
+        raise ValueError("an application has one environment, but its files name `{}` and `{}`".format(*paths[:2]))
+    return paths[0] if paths else None
+
+
 def _minimal(spec: ApplicationSpec) -> Dict[str, Any]:
     """Returns a specification without the keys that have their default."""
     whole = spec.to_dict()
@@ -238,6 +250,10 @@ def _minimal(spec: ApplicationSpec) -> Dict[str, Any]:
     master = whole["master"]
     if str(master["log_level"]) == "INFO":
         del master["log_level"]
+    pairs = [(spec.master, master), *((spec.services[name], part) for name, part in whole["services"].items())]
+    for part, written in pairs:
+        for name in [name for name, file in part.files.items() if isinstance(file, EnvironmentFile)]:
+            del written["files"][name]
     parts = [whole, master, *whole["services"].values()]
     for part in parts:
         for file in part.get("files", {}).values():

@@ -121,6 +121,15 @@ class File(Specification):
         return cls(**obj)
 
 
+class EnvironmentFile(File):
+    """Python environment of an application, which ydl packs and activates in all of its containers."""
+
+    @property
+    def path(self) -> str:
+        """Path, or URL in HDFS."""
+        return self.source[len("file://") :] if self.source.startswith("file://") else self.source
+
+
 def _url(path: str, origin: str = ".") -> str:
     """Returns the URL of a path, unless it is a URL."""
     if urlparse(path).scheme:
