@@ -295,6 +295,15 @@ class Aliases(unittest.TestCase):
                 done = subprocess.run([sys.executable, "-m", "name"], env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
                 self.assertEqual((done.returncode, done.stderr), (0, b""))
 
+    def test_the_installed_module_runs_as_a_program_and_is_importable(self) -> None:
+        root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.join(root, "tf_yarn-shim"), root])}
+        printed = [
+            subprocess.run([sys.executable, *line], env=env, stdout=subprocess.PIPE, check=True).stdout
+            for line in (["-m", "skein", "--version"], ["-c", "import skein.kv as kv; print(kv.__name__)"])
+        ]
+        self.assertEqual(printed, [b"skein 0.8.2 (ydl)\n", b"ydl.compat.skein.kv\n"])
+
 
 class Services(unittest.TestCase):
     """Modules for libraries that need not be installed: doubles of these libraries."""

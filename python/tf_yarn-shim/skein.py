@@ -5,4 +5,10 @@ A module and not a package: if skein is installed, Python finds its package firs
 
 from ydl.compat.alias import alias
 
-alias("skein", "ydl.compat.skein")
+if __name__ == "__main__":
+    # `python -m skein` runs this file.
+    from ydl.compat.skein.cli import main
+
+    main()
+else:
+    alias("skein", "ydl.compat.skein")
