@@ -5,8 +5,10 @@ import os
 import pickle
 import sys
 import tempfile
+import threading
 import types
 import unittest
+from concurrent import futures
 from unittest import mock
 
 from ydl.compat.cluster_pack import filesystem
@@ -82,6 +84,26 @@ class PyTorch(unittest.TestCase):
     def test_processes_share_devices_with_gloo_if_there_are_too_few(self):
         self.assertEqual([worker._get_device(local, 2) for local in range(4)], [0, 1, 0, 1])
         self.assertEqual([worker.backend(2, 2), worker.backend(2, 1), worker.backend(1, 0)], ["nccl", "gloo", "gloo"])
+
+    def test_one_process_of_a_container_creates_the_experiment_before_the_others(self):
+        alone, created, together = threading.Lock(), threading.Event(), threading.Barrier(2)
+
+        def experiment():
+            if created.is_set():
+                together.wait(60)
+                return "found"
+            self.assertTrue(alone.acquire(blocking=False))
+            created.set()
+            return "created"
+
+        previous = os.getcwd()
+        self.addCleanup(os.chdir, previous)
+        with tempfile.TemporaryDirectory() as directory:
+            os.chdir(directory)
+            with futures.ThreadPoolExecutor(3) as pool:
+                results = [pool.submit(worker.first_alone, experiment) for _ in range(3)]
+            self.assertEqual(sorted(it.result() for it in results), ["created", "found", "found"])
+            os.chdir(previous)
 
     def test_a_function_of_four_arguments_gets_no_writer(self):
         self.assertTrue(worker.accepts_writer(lambda a, b, c, d, e: None))

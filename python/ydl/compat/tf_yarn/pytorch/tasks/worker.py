@@ -1,5 +1,6 @@
 """Process of PyTorch: joins the process group, wraps the model, selects its data, and trains."""
 
+import fcntl
 import inspect
 import logging
 import os
@@ -72,12 +73,28 @@ def accepts_writer(main_fn: Any) -> bool:
     return sum(parameter.kind in positional for parameter in parameters) >= 5
 
 
+def first_alone(function: Callable[[], Any]) -> Any:
+    """Calls a function in all processes of a container: in one process first, and in the others together once it has returned
+    there. They share a directory, and the function may download data into it."""
+    with open(".ydl-first", "ab") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        try:
+            if os.fstat(first.fileno()).st_size == 0:
+                result = function()
+                os.write(first.fileno(), b"1")
+                return result
+        finally:
+            # Processes that the function forked have the lock, too.
+            fcntl.flock(first, fcntl.LOCK_UN)
+    return function()
+
+
 def train(local_rank: int) -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     dist.init_process_group(backend(processes, torch.cuda.device_count()), rank=rank, world_size=world)
     logger.info("rank %s of %s", rank, world)
-    experiment: PytorchExperiment = load_experiment_fn()()
+    experiment: PytorchExperiment = first_alone(load_experiment_fn())
     device = device_name(local_rank)
     if device != "cpu":
         torch.cuda.set_device(device)
