@@ -18,10 +18,12 @@ fn cluster() -> Lease {
 fn a_job_and_its_next_master_use_a_mount_table_as_default_file_system() {
     let cluster = &*cluster();
     let workspace = Workspace::of(cluster, "alice");
-    let made = cluster.fs(&["-D", "fs.permissions.umask-mode=000", "-mkdir", "/data"]);
+    // Hadoop's shell needs groups to look at a mount point, and the daemons' users have none.
+    let data = format!("hdfs://{}/data", cluster.namenodes()[2].rpc);
+    let made = cluster.fs(&["-D", "fs.permissions.umask-mode=000", "-mkdir", &data]);
     made.expect("a directory of the second file system");
     let text = workspace.write("text", "one two").display().to_string();
-    cluster.fs(&["-put", &text, "/data/text"]).expect("a file");
+    cluster.fs(&["-put", &text, &format!("{data}/text")]).expect("a file");
     let realm = cluster.kerberos().expect("a realm");
     let (keytab, realm) = (realm.keytab("alice"), realm.realm());
     let shared = workspace.path().display().to_string();
@@ -59,7 +61,7 @@ fn a_job_and_its_next_master_use_a_mount_table_as_default_file_system() {
         ["succeeded", "failed", "killed"].iter().any(|end| state.contains(end)).then_some(ran)
     });
     assert!(status.stdout.contains("succeeded"), "{status:?}");
-    let both = cluster.fs(&["-cat", &format!("/data/{id}/both")]).expect("an output");
+    let both = cluster.fs(&["-cat", &format!("{data}/{id}/both")]).expect("an output");
     assert!(both.contains("one twoone two"), "{both}");
     let logs = workspace.run(&["logs", &id, "--stdout"]);
     assert!(logs.stdout.contains("one twoone two"), "{logs:?}");
