@@ -3,8 +3,8 @@
 use super::Checks;
 use std::collections::BTreeSet;
 use ydl_core::{
-    Action, Cause, ContainerId, Event, HistoryKind, Job, Outcome, ProgramExit, spec::RoleSpec,
-    view::TaskState,
+    Action, Cause, ContainerId, Ending, Event, HistoryKind, Job, Outcome, ProgramExit,
+    spec::RoleSpec, view::TaskState,
 };
 
 /// Output of a program that lost a peer.
@@ -64,10 +64,12 @@ impl Checks {
         else {
             panic!("a cause was found for {:?}", self.outcome);
         };
-        let Cause::Task { stderr_tail: found, container: by, .. } = cause else {
+        let Cause::Task { stderr_tail: found, container: by, ending, .. } = cause else {
             panic!("found a cause that is no task: {cause}");
         };
-        assert_ne!(container, by, "the cause is the same");
+        // A program may exit because a process of it was killed for its memory.
+        let explains = matches!(ending, Ending::MemoryLimit { .. });
+        assert!(container != by || explains, "the cause is the same");
         let later = stderr_tail == OWN_ERROR && found == PEER_LOSS;
         assert!(!later, "a lost peer replaced an error of a program itself");
         let outcome = Outcome::Failed(cause.clone());
@@ -83,7 +85,7 @@ fn is_own(exit: &ProgramExit) -> bool {
 fn is_peer_loss(outcome: Option<&Outcome>) -> bool {
     match outcome {
         Some(Outcome::Failed(Cause::Task { ending, stderr_tail, .. })) => {
-            let exited = matches!(ending, ydl_core::Ending::Exited { .. });
+            let exited = matches!(ending, Ending::Exited { .. });
             exited && stderr_tail == PEER_LOSS
         }
         _ => false,
