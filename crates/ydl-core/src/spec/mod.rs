@@ -13,6 +13,7 @@ mod image;
 mod local;
 mod policy;
 mod role;
+mod serve;
 mod validate;
 
 pub use cluster::{ClusterOptions, GpuAssignment, Keytab, MasterSpec, Mlflow, Placement};
@@ -26,6 +27,7 @@ pub use policy::{
 };
 pub(crate) use role::one;
 pub use role::{Command, Memory, Range, Resources, RoleSpec};
+pub use serve::{Autoscale, RevisionSpec, Serve, ServeProtocol, UpdatePolicy};
 pub(crate) use validate::check_added_env;
 pub use validate::{MAX_TASKS, SpecIssue};
 

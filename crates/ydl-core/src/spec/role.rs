@@ -1,6 +1,6 @@
 //! One role of a job.
 
-use super::{Completion, Environment, MemoryGrowth, Placement, Restart};
+use super::{Completion, Environment, MemoryGrowth, Placement, Restart, Serve};
 use crate::id::RoleName;
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use core::fmt;
@@ -43,6 +43,9 @@ pub struct RoleSpec {
     /// Roles whose tasks must all have run before this role asks for containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<RoleName>,
+    /// Serving policy, if its tasks are replicas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serve: Option<Serve>,
 }
 
 /// Default number of processes of a task.
@@ -69,6 +72,7 @@ impl Default for RoleSpec {
             ports: Vec::new(),
             placement: Placement::default(),
             depends_on: Vec::new(),
+            serve: None,
         }
     }
 }
@@ -90,12 +94,14 @@ impl RoleSpec {
 
     /// Returns the minimum number of tasks.
     pub fn min_instances(&self) -> u32 {
-        self.elastic.map_or(self.instances, |range| range.min)
+        let range = self.elastic.or(self.serve.as_ref().map(|serve| serve.replicas));
+        range.map_or(self.instances, |range| range.min)
     }
 
     /// Returns the maximum number of tasks without scaling.
     pub fn max_instances(&self) -> u32 {
-        self.elastic.map_or(self.instances, |range| range.max.max(self.instances))
+        let range = self.elastic.or(self.serve.as_ref().map(|serve| serve.replicas));
+        range.map_or(self.instances, |range| range.max.max(self.instances))
     }
 }
 

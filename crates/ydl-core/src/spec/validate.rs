@@ -3,7 +3,7 @@
 
 use super::{
     Backoff, Command, Completion, JobSpecBuilder, Output, OutputScope, RoleSpec, dependencies,
-    elastic, image,
+    elastic, image, serve,
 };
 use crate::{id::RoleName, time::Span};
 use alloc::{
@@ -71,7 +71,9 @@ pub(super) fn check(builder: &JobSpecBuilder, ended: u64) -> Vec<SpecIssue> {
         role(&mut all, &key, spec);
         // A role whose tasks start on their own may get its first task later.
         let all_empty = builder.roles.iter().all(|other| other.instances == 0);
-        if spec.instances == 0 && (builder.gang.together || all_empty) {
+        if spec.serve.is_some() {
+            // It may start without replicas.
+        } else if spec.instances == 0 && (builder.gang.together || all_empty) {
             let hint = EMPTY_ROLE_HINT;
             let message = "a role of 0 instances does nothing".to_owned();
             all.add(&format!("{key}.instances"), message, hint);
@@ -89,6 +91,7 @@ pub(super) fn check(builder: &JobSpecBuilder, ended: u64) -> Vec<SpecIssue> {
     }
     dependencies::check(&mut all, builder);
     elastic::check(&mut all, builder);
+    serve::check(&mut all, builder);
     files(&mut all, builder);
     image::check(&mut all, builder);
     inputs(&mut all, builder);

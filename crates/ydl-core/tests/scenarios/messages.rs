@@ -2,6 +2,7 @@
 
 mod elastic;
 mod issues;
+mod serving;
 
 use std::collections::BTreeMap;
 use ydl_core::{
