@@ -9,7 +9,7 @@
 //! * [`spec`]: the validated job specification.
 //! * [`event`]: the input. [`action`]: the output, with the standing asks and orders.
 //! * [`ending`]: endings of attempts and jobs, and their consequences.
-//! * [`job`]: the state machine.
+//! * [`job`]: the state machine. [`serve`]: values of serving.
 //! * [`cluster`] and [`framework`]: the members of a round and the environment of their programs.
 //! * [`history`] and [`view`]: the history and the current view of a job.
 #![no_std]
@@ -25,6 +25,7 @@ pub mod framework;
 pub mod history;
 mod id;
 pub mod job;
+pub mod serve;
 pub mod spec;
 pub mod time;
 pub mod view;

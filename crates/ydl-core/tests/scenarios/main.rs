@@ -33,6 +33,7 @@ mod timeouts;
 mod uploads;
 
 mod addresses;
+mod autoscaling;
 mod messages;
 mod mxnet;
 mod processes;

@@ -1,0 +1,5 @@
+//! Values of serving: the autoscaler.
+
+mod autoscale;
+
+pub use autoscale::{Autoscaler, Load, ScaleDecision};
