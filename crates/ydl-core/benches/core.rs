@@ -22,24 +22,25 @@ const RUNS: usize = 20;
 const TIME_BUDGET: Duration = Duration::from_secs(2);
 
 fn main() {
-    schedules();
+    schedules("fault", World::new);
+    schedules("serving", World::serving);
     whole_jobs(true);
     whole_jobs(false);
     restarts();
 }
 
-fn schedules() {
+fn schedules(kind: &str, schedule: fn(u64, Mutant, bool) -> World) {
     let began = Instant::now();
     let (mut schedules, mut events) = (0u64, 0);
     while began.elapsed() < 2 * TIME_BUDGET {
-        let mut world = World::new(schedules, Mutant::None, false);
+        let mut world = schedule(schedules, Mutant::None, false);
         world.live();
         schedules += 1;
         events += world.happened;
     }
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "simulation: seeds 0 to {schedules} of the fault simulation, one thread, all checks enabled"
+        "simulation: seeds 0 to {schedules} of the {kind} simulation, one thread, all checks enabled"
     );
     println!("  {:.0} schedules/s", schedules as f64 / seconds);
     println!("  {:.0} events/s\n", events as f64 / seconds);

@@ -94,6 +94,8 @@ pub enum TimeoutKind {
     Start,
     /// Stop of the program.
     Stop,
+    /// Readiness of a replica.
+    Serve,
 }
 
 /// Effect of an ending on the node's exclusion.
@@ -120,7 +122,7 @@ impl Ending {
             | Ending::HeartbeatTimeout { .. } => false,
             Ending::TimedOut { timeout: wait, .. } => match wait {
                 TimeoutKind::Launch | TimeoutKind::Join => false,
-                TimeoutKind::Start | TimeoutKind::Stop => true,
+                TimeoutKind::Start | TimeoutKind::Stop | TimeoutKind::Serve => true,
             },
             Ending::Exited { .. }
             | Ending::Signalled { .. }
@@ -155,6 +157,8 @@ impl Ending {
             Ending::NodeFault { .. } | Ending::HeartbeatTimeout { .. } => {
                 ExclusionTrigger::Immediate
             }
+            // Another node would not help a program that never serves.
+            Ending::TimedOut { timeout: TimeoutKind::Serve, .. } => ExclusionTrigger::AfterFailures,
             Ending::TimedOut { .. } => ExclusionTrigger::Immediate,
             Ending::Exited { .. } | Ending::Signalled { .. } | Ending::AgentDied { .. } => {
                 ExclusionTrigger::AfterFailures
@@ -230,6 +234,7 @@ impl fmt::Display for Ending {
                 TimeoutKind::Join => write!(f, "was not ready {after} after its container started"),
                 TimeoutKind::Start => write!(f, "did not start its program within {after}"),
                 TimeoutKind::Stop => write!(f, "did not stop within {after}"),
+                TimeoutKind::Serve => write!(f, "did not serve within {after}"),
             },
             Ending::UploadFailed { reason } => {
                 write!(f, "succeeded, but its outputs were not uploaded: {reason}")

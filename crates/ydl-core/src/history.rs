@@ -32,6 +32,19 @@ pub enum RestartCause {
     TaskLeft,
 }
 
+/// End of an update.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RolloutEnd {
+    /// All replicas will run the new revision.
+    Promoted,
+    /// All replicas will run the revision before.
+    RolledBack {
+        /// Reason for it.
+        reason: String,
+    },
+}
+
 /// Kind of a [`HistoryEvent`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -147,6 +160,32 @@ pub enum HistoryKind {
         /// Reason, unless the user requested it.
         reason: Option<String>,
     },
+    /// An update of a serving role started: the first replicas of a new revision are watched.
+    RolloutStarted {
+        /// The role.
+        role: RoleName,
+        /// Number of the new revision.
+        revision: u32,
+        /// Share of the requests in percent, if it is a canary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        canary: Option<u32>,
+    },
+    /// A revision was promoted or rolled back.
+    RolloutEnded {
+        /// The role.
+        role: RoleName,
+        /// Number of the revision.
+        revision: u32,
+        /// End of the update.
+        end: RolloutEnd,
+    },
+    /// A replica gets no new requests and is stopped when it has finished its own.
+    ReplicaDraining {
+        /// The task.
+        task: TaskId,
+        /// Number of the attempt.
+        attempt: u32,
+    },
     /// A new master recovered the job.
     MasterRecovered {
         /// Number of containers that are still alive.
@@ -249,6 +288,24 @@ impl fmt::Display for HistoryKind {
                     Some(reason) => write!(f, ": {reason}"),
                     None => Ok(()),
                 }
+            }
+            HistoryKind::RolloutStarted { role, revision, canary } => {
+                write!(f, "role `{role}` is updated to revision {revision}")?;
+                match canary {
+                    Some(percent) => write!(f, ", a canary with {percent}% of the requests"),
+                    None => Ok(()),
+                }
+            }
+            HistoryKind::RolloutEnded { role, revision, end } => match end {
+                RolloutEnd::Promoted => {
+                    write!(f, "revision {revision} of role `{role}` is promoted")
+                }
+                RolloutEnd::RolledBack { reason } => {
+                    write!(f, "revision {revision} of role `{role}` is rolled back: {reason}")
+                }
+            },
+            HistoryKind::ReplicaDraining { task, attempt } => {
+                write!(f, "{task} finishes its requests (attempt {attempt})")
             }
             HistoryKind::MasterRecovered { live } => {
                 write!(f, "a new master recovered {}", counted(*live, "container"))

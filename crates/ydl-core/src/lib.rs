@@ -35,7 +35,7 @@ pub use cluster::{Cluster, Endpoint, RoleMembers};
 pub use ending::{Cause, Ending, Outcome, TaskResult};
 pub use event::{ContainerExit, Event, Grant, ProgramExit};
 pub use framework::Framework;
-pub use history::{HistoryEvent, HistoryKind, RestartCause};
+pub use history::{HistoryEvent, HistoryKind, RestartCause, RolloutEnd};
 pub use id::{ContainerId, NodeName, RoleName, TaskId};
 pub use job::Job;
 pub use spec::{JobSpec, JobSpecBuilder};

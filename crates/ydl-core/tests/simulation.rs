@@ -46,10 +46,13 @@ impl Tally {
     }
 }
 
+/// A kind of schedules.
+type Schedule = fn(u64, Mutant, bool) -> World;
+
 /// Lives one schedule.
-fn simulate(seed: u64, mutant: Mutant) -> Result<World, Violation> {
+fn simulate(schedule: Schedule, seed: u64, mutant: Mutant) -> Result<World, Violation> {
     let lived = panic::catch_unwind(|| {
-        let mut world = World::new(seed, mutant, false);
+        let mut world = schedule(seed, mutant, false);
         world.live();
         world
     });
@@ -66,8 +69,8 @@ fn simulate(seed: u64, mutant: Mutant) -> Result<World, Violation> {
 }
 
 /// Trace of a schedule, line by line.
-fn trace(seed: u64, mutant: Mutant) -> Vec<String> {
-    let Ok(mut world) = panic::catch_unwind(|| World::new(seed, mutant, true)) else {
+fn trace(schedule: Schedule, seed: u64, mutant: Mutant) -> Vec<String> {
+    let Ok(mut world) = panic::catch_unwind(|| schedule(seed, mutant, true)) else {
         return vec!["it failed before anything happened".into()];
     };
     let _ = panic::catch_unwind(AssertUnwindSafe(|| world.live()));
@@ -99,6 +102,15 @@ fn chosen_mutant() -> Mutant {
 
 #[test]
 fn every_fault_schedule_keeps_the_invariants_and_every_job_ends() {
+    live_all(World::new);
+}
+
+#[test]
+fn every_serving_schedule_keeps_its_replicas_and_ends_its_updates() {
+    live_all(World::serving);
+}
+
+fn live_all(schedule: Schedule) {
     let mutant = chosen_mutant();
     let one = number("SEED");
     let seeds = match one {
@@ -108,15 +120,15 @@ fn every_fault_schedule_keeps_the_invariants_and_every_job_ends() {
     quietly();
     let mut tally = Tally::default();
     for seed in seeds.clone() {
-        match simulate(seed, mutant) {
+        match simulate(schedule, seed, mutant) {
             Ok(world) => {
                 tally.add(&world);
                 if one.is_some() {
-                    println!("{}", trace(seed, mutant).join("\n"));
+                    println!("{}", trace(schedule, seed, mutant).join("\n"));
                 }
             }
             Err(violation) => {
-                let lines = trace(violation.seed, mutant);
+                let lines = trace(schedule, violation.seed, mutant);
                 let from = lines.len().saturating_sub(TAIL);
                 for line in &lines[if one.is_some() { 0 } else { from }..] {
                     println!("{line}");
@@ -139,14 +151,20 @@ fn every_fault_schedule_keeps_the_invariants_and_every_job_ends() {
     );
 }
 
-/// The test of the tests: every deliberate mistake is found by the schedules of an ordinary run.
+/// The test of the tests: every deliberate mistake is found by the schedules of an ordinary run, or
+/// by a quarter of the serving ones.
 #[cfg(feature = "mutants")]
 #[test]
 fn every_mutant_is_caught() {
     quietly();
     let mut survivors = Vec::new();
     for mutant in Mutant::ALL {
-        match (0..SEEDS).find_map(|seed| simulate(seed, *mutant).err()) {
+        let either = |seed| {
+            let violation = simulate(World::new, seed, *mutant).err();
+            let serving = || simulate(World::serving, seed, *mutant).err();
+            violation.or_else(|| if seed < SEEDS / 4 { serving() } else { None })
+        };
+        match (0..SEEDS).find_map(either) {
             Some(violation) => {
                 println!("{mutant:?}: seed {}: {}", violation.seed, violation.reason)
             }

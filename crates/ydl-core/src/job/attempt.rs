@@ -95,7 +95,11 @@ impl Job {
         fate: ContainerFate,
         out: &mut Vec<Action>,
     ) {
-        let ending = self.excuse(key, ending);
+        let ending = match self.excuse(key, ending) {
+            // A model server has no end of its own.
+            Ending::Succeeded if self.serving(key.role).is_some() => Ending::Exited { code: 0 },
+            other => other,
+        };
         self.task_mut(key).last_ending = Some(ending.to_string());
         if ending == Ending::Succeeded {
             // The task has succeeded once its outputs are uploaded; see `on_stopped`.
@@ -103,7 +107,8 @@ impl Job {
             self.continue_without_finished(key.role, out);
             return;
         }
-        if self.is_spare(key) || self.task(key).stopped {
+        let removed = self.serving(key.role).is_some() && self.task(key).dropped;
+        if self.is_spare(key) || self.task(key).stopped || removed {
             self.record_ended(key, &ending, Disposition::NoAction, out);
             self.leave_pending_round(key);
             self.release(key, NextStep::Finish(TaskResult::Stopped), fate, true, out);
@@ -258,6 +263,10 @@ impl Job {
         if recent <= restart.limit || self.mutant.is(Mutant::IgnoresRestartLimit) {
             return Verdict::Retry(restart.backoff.delay(recent), true);
         }
+        if self.survives_crash_loop(key, ending) {
+            return Verdict::Retry(restart.backoff.max, true);
+        }
+        let role = &self.roles[key.role];
         if role.failed < self.tolerated(key.role) { Verdict::Tolerate } else { Verdict::FailJob }
     }
 

@@ -157,6 +157,10 @@ impl Job {
         if self.stage != Stage::Active {
             return;
         }
+        if self.serve(key.role).is_some() {
+            self.on_leaving(container, None, out);
+            return;
+        }
         match &self.task(key).phase {
             // The agent stops its program with grace before the container is preempted.
             Phase::Starting { .. } | Phase::Running { .. } | Phase::Ready { .. } => {
@@ -228,6 +232,7 @@ impl Job {
                 self.arm(key);
                 continue;
             }
+            self.restart_replica_waits(key);
             match &mut self.task_mut(key).phase {
                 Phase::Launching { since, .. }
                 | Phase::Joining { since, .. }
@@ -243,6 +248,7 @@ impl Job {
             }
             self.arm(key);
         }
+        self.restart_rollout_waits();
         self.restart_allocation_waits();
         self.renew_suspicion();
     }

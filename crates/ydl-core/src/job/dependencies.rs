@@ -61,7 +61,9 @@ impl Job {
             let mut held = self.held.values();
             let none = held.all(|held| self.stands_beside(held.task.role));
             let mut own = roles().filter(|(at, _)| !self.stands_beside(*at));
-            return none && own.any(|(_, (_, role))| asks(role));
+            // A service that has served waits for its containers as long as it takes.
+            let proven = |role: &RoleState| role.serving.as_ref().is_some_and(|it| it.proven);
+            return none && own.any(|(_, (_, role))| asks(role) && !proven(role));
         }
         let mut requested = false;
         for (at, (spec, role)) in relevant {

@@ -85,6 +85,10 @@ impl Job {
     /// Returns true if every member of the role's round has finished its work.
     pub(super) fn is_through(&self, at: usize) -> bool {
         let role = &self.roles[at];
+        // A serving role has no end of its own, even without replicas.
+        if role.serving.is_some() {
+            return false;
+        }
         let forgets = self.mutant.is(Mutant::WaitsForStoppedTasks);
         let stopped = if forgets { 0 } else { role.count(TaskState::Stopped) };
         let over = role.count(TaskState::Succeeded) + role.count(TaskState::Failed) + stopped;

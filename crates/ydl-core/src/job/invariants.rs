@@ -39,6 +39,7 @@ impl Job {
             let running = |role: &super::RoleState| role.count(TaskState::Running) > 0;
             let waits = self.next_wakeup().is_some()
                 || self.roles.iter().any(running)
+                || self.may_be_idle()
                 || !self.held.is_empty();
             assert!(waits, "an active job waits for something that will happen");
         }
@@ -53,7 +54,8 @@ impl Job {
         let listed = requested.is_some_and(|tasks| tasks.contains(&key.index));
         let asks = matches!(task.phase, Phase::Requested { .. });
         assert_eq!(asks, listed, "the asks are the tasks that ask");
-        if self.spec.roles[key.role].elastic.is_none() {
+        let spec = &self.spec.roles[key.role];
+        if spec.elastic.is_none() && spec.serve.is_none() {
             let beyond = key.index >= self.roles[key.role].want;
             assert_eq!(task.dropped, beyond, "tasks beyond the role's size are on their way out");
         }

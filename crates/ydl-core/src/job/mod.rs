@@ -11,6 +11,7 @@
 //! * `pending`: rounds that wait for their members, and their start. `restart_round`: restarts of
 //!   rounds. `allocation`: time limits of waits for containers.
 //! * `scale`: scaling of roles. `single`: single tasks that are added or stopped. `elastic`: elastic roles. `end`: end of a job.
+//! * `serving`: serving roles, their replicas, updates and routes.
 //! * `dependencies`: roles that depend on others. `queries`: asks, orders, views and what a job
 //!   waits for.
 //! * `nodes`: excluded nodes. `timers`: armed timers. `grants`: detection of repeated grants.
@@ -34,12 +35,14 @@ mod queries;
 mod release;
 mod restart_round;
 mod scale;
+mod serving;
 mod single;
 mod suspect;
 mod timeouts;
 mod timers;
 
 pub use mutant::Mutant;
+pub use serving::Revision;
 
 use crate::{
     action::{Action, AttemptRun},
@@ -48,6 +51,7 @@ use crate::{
     event::Event,
     history::{HistoryEvent, HistoryKind},
     id::{ContainerId, NodeName, TaskId},
+    serve::RouteTable,
     spec::JobSpec,
     time::Time,
 };
@@ -94,6 +98,8 @@ pub struct Job {
     sizes: Arc<Cluster>,
     /// True once a program of the job, other than a sidecar's, was told to run.
     has_started: bool,
+    /// Replicas for the gateways.
+    routes: RouteTable,
     /// Attempts that ended for their peers; reported at the end of each event.
     retired: Vec<AttemptRun>,
     mutant: Mutant,
@@ -147,6 +153,7 @@ impl Job {
             timers: Timers::default(),
             sizes: Arc::default(),
             has_started: false,
+            routes: RouteTable::default(),
             retired: Vec::new(),
             mutant,
             spec,
@@ -157,6 +164,7 @@ impl Job {
             let instances = job.spec.roles[role].instances;
             job.add_tasks(role, instances, 1);
         }
+        job.begin_serving();
         job.update_sizes();
         let limit = job.spec.timeouts.run.map(|span| job.started + span);
         job.timers.arm(Timer::RunTimeout, limit);
@@ -189,6 +197,7 @@ impl Job {
         self.on_event(event, &mut out);
         self.run_timers(&mut out);
         self.settle(&mut out);
+        self.update_routes();
         self.report_retired(&mut out);
         self.check();
         out
@@ -255,6 +264,23 @@ impl Job {
                     self.begin_ending(outcome, out);
                 }
             }
+            Event::Served { container, change } => self.on_probed(&container, change, true),
+            Event::Unserved { container, change } => self.on_probed(&container, change, false),
+            Event::Drained { container, version } => self.on_drained(&container, version, out),
+            Event::NodeDraining { containers, time } => {
+                for container in containers {
+                    self.on_leaving(&container, Some(time), out);
+                }
+            }
+            Event::Updated { role, revision, spec, canary } => {
+                self.on_updated(&role, revision, (*spec, canary), out)
+            }
+            Event::Judged { role, revision, good } => self.on_judged(&role, revision, good, out),
+            Event::UndoRequested { role } => self.on_undo_requested(&role, out),
+            Event::Scaled { role, instances, because, idle } => {
+                self.on_scaled(&role, instances, (because, idle), out)
+            }
+            Event::Wanted { role } => self.on_wanted(&role, out),
             Event::Ticked => {}
             Event::MasterRecovered { live } => self.on_master_recovered(live, out),
         }
@@ -281,6 +307,7 @@ impl Job {
                 self.begin_ending(Outcome::Succeeded, out);
             }
         }
+        self.settle_serving(out);
         self.update_starvation();
         let has_no_container = self.held.is_empty() || self.mutant.is(Mutant::FinishesEarly);
         if matches!(self.stage, Stage::Ending(_)) && has_no_container {

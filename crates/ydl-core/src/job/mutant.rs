@@ -123,6 +123,36 @@ mutants! {
     ForgetsTaskVariables,
     /// A request to end a job that is ending decides its outcome again.
     EndsTwice,
+    /// Replicas that are told to stop stay in the routes.
+    RoutesToStopped,
+    /// A removed replica is stopped with its requests.
+    StopsWithoutDrain,
+    /// A replica is stopped while gateways have older routes.
+    IgnoresRouteVersion,
+    /// A replica with an endless request is never stopped.
+    IgnoresDrainTimeout,
+    /// A change of the routes keeps their version.
+    KeepsRouteVersion,
+    /// A restarted replica gets requests before it serves.
+    KeepsServedReplicas,
+    /// A late report of a probe replaces a newer one.
+    BelievesLateProbes,
+    /// Ready replicas are removed, however few are left.
+    IgnoresUnavailable,
+    /// Replicas that load are removed when there are too many.
+    RemovesLoadingReplicas,
+    /// A replica whose container will be taken is drained before another one serves.
+    DrainsBeforeSubstitute,
+    /// A new revision that does not serve is never rolled back.
+    NeverRollsBack,
+    /// A new revision is promoted without a watch.
+    PromotesWithoutWatch,
+    /// A new revision that is judged bad is kept.
+    IgnoresJudgement,
+    /// Old replicas are removed before the watch is over.
+    StopsOldBeforeWatch,
+    /// An update begins while another one is in progress.
+    UpdatesDuringUpdate,
 }
 
 impl Mutant {

@@ -1,6 +1,10 @@
 //! Phases of tasks. All counters about tasks change in [`Job::set_phase`] and nowhere else.
 
-use super::{Job, Mutant, pending::RoundCounts};
+use super::{
+    Job, Mutant,
+    pending::RoundCounts,
+    serving::{ReplicaState, Serving},
+};
 use crate::{
     action::{Action, AttemptRun},
     cluster::{Cluster, Endpoint},
@@ -41,6 +45,8 @@ pub(super) struct RoleState {
     pub(super) failed: u32,
     /// True once every task has run, if other roles depend on it.
     pub(super) all_ran: bool,
+    /// State of a serving role.
+    pub(super) serving: Option<Serving>,
 }
 
 const STATES: usize = TaskState::Stopped as usize + 1;
@@ -114,6 +120,8 @@ pub(super) struct Task {
     pub(super) live_run: Option<AttemptRun>,
     /// Variables of this task alone.
     pub(super) env: BTreeMap<String, String>,
+    /// Its state as a replica of a serving role.
+    pub(super) replica: ReplicaState,
 }
 
 /// Phase of a task, with the data of that phase.
@@ -269,6 +277,8 @@ impl Job {
             Phase::Running { since, .. } => task.ran_from = Some(*since),
             _ => {}
         }
+        let keeps_served = self.mutant.is(Mutant::KeepsServedReplicas);
+        task.replica.phase_changed(&old, new, keeps_served);
         if !task.dropped {
             role.counts[old.state() as usize] -= 1;
             role.counts[new.state() as usize] += 1;
@@ -362,6 +372,7 @@ impl Job {
                 ran_from: None,
                 live_run: None,
                 env: BTreeMap::new(),
+                replica: ReplicaState::default(),
             });
             state.want += 1;
             state.counts[TaskState::Requested as usize] += 1;

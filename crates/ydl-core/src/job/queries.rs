@@ -205,7 +205,7 @@ impl Job {
     pub fn role_views(&self) -> Vec<RoleView> {
         let each = self.spec.roles.iter().zip(&self.roles).map(|(spec, role)| RoleView {
             role: spec.name.clone(),
-            instances: role.want,
+            instances: role.serving.as_ref().map_or(role.want, |serving| serving.size),
             elastic: spec.elastic,
             waiting: role.count(TaskState::Requested) + role.count(TaskState::BackingOff),
             preparing: role.count(TaskState::Launching) + role.count(TaskState::Restarting),
@@ -258,6 +258,7 @@ impl Job {
             parts.push(format!("{} running", counted(running, "task")));
         }
         parts.extend(self.describe_elastic());
+        parts.extend(self.describe_serving());
         parts.extend(self.describe_awaited_peers());
         if let Some(suspicion) = &self.suspicion {
             let cause = &suspicion.cause;

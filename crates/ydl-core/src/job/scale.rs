@@ -16,7 +16,7 @@ impl Job {
     pub fn check_scale(&self, role: &RoleName, instances: u32) -> Result<(), Vec<SpecIssue>> {
         let mut builder = JobSpecBuilder::from(self.spec.clone());
         for (spec, state) in builder.roles.iter_mut().zip(&self.roles) {
-            spec.instances = state.want;
+            spec.instances = state.serving.as_ref().map_or(state.want, |it| it.size);
         }
         let at = builder.roles.iter().position(|spec| spec.name == *role);
         let Some((at, spec)) = at.and_then(|at| Some((at, builder.roles.get_mut(at)?))) else {
@@ -35,7 +35,8 @@ impl Job {
                 hint: None,
             }]);
         }
-        if let Some(Range { min, max }) = spec.elastic
+        let range = spec.elastic.or(spec.serve.as_ref().map(|serve| serve.replicas));
+        if let Some(Range { min, max }) = range
             && !(min..=max).contains(&instances)
         {
             return Err(vec![SpecIssue {
@@ -93,7 +94,10 @@ impl Job {
             && self.stage == Stage::Active
             && self.check_scale(name, instances).is_ok()
         {
-            self.resize(role, instances, None, out);
+            match self.serving(role) {
+                Some(_) => self.set_size(role, instances, None, out),
+                None => self.resize(role, instances, None, out),
+            }
         }
     }
 
@@ -194,35 +198,14 @@ impl Job {
     fn shrink(&mut self, role: usize, instances: u32, out: &mut Vec<Action>) {
         let mut ran = None;
         let want = self.task_count_at(role, instances);
-        let stopped = NextStep::Finish(TaskResult::Stopped);
         for key in self.surplus_tasks(role, want) {
             self.leave_pending_round(key);
             self.drop_suspect(key);
             self.uncount(key);
-            match &mut self.task_mut(key).phase {
-                Phase::BackingOff { .. } | Phase::Requested { .. } => {
-                    self.finish_task(key, TaskResult::Stopped);
-                }
-                Phase::Launching { .. } | Phase::Joining { .. } | Phase::Ready { .. } => {
-                    self.release(key, stopped.clone(), ContainerFate::Unknown, false, out);
-                }
-                Phase::Starting { .. } | Phase::Running { .. } => {
-                    ran.get_or_insert(key);
-                    self.record_stopped(key, out);
-                    self.release(key, stopped.clone(), ContainerFate::AgentAlive, true, out);
-                }
-                Phase::Restarting { .. } => {
-                    self.release(key, stopped.clone(), ContainerFate::AgentAlive, true, out);
-                }
-                // Its ending is irrelevant, but its container must be released.
-                Phase::Releasing { then: NextStep::Diagnose, .. } => {
-                    self.release(key, stopped.clone(), ContainerFate::Unknown, false, out)
-                }
-                Phase::Stopping { then, .. } | Phase::Releasing { then, .. } => {
-                    *then = stopped.clone()
-                }
-                Phase::Finished { .. } => {}
+            if matches!(self.task(key).phase, Phase::Starting { .. } | Phase::Running { .. }) {
+                ran.get_or_insert(key);
             }
+            self.remove_task(key, out);
         }
         self.roles[role].want = want;
         // The remaining tasks may be below the minimum now.
@@ -244,6 +227,32 @@ impl Job {
             RestartScope::Task => {}
             RestartScope::Role => self.restart_round(Some(role), cause, out),
             RestartScope::Job => self.restart_round(None, cause, out),
+        }
+    }
+
+    /// Stops a dropped task.
+    pub(super) fn remove_task(&mut self, key: TaskKey, out: &mut Vec<Action>) {
+        let stopped = NextStep::Finish(TaskResult::Stopped);
+        match &mut self.task_mut(key).phase {
+            Phase::BackingOff { .. } | Phase::Requested { .. } => {
+                self.finish_task(key, TaskResult::Stopped);
+            }
+            Phase::Launching { .. } | Phase::Joining { .. } | Phase::Ready { .. } => {
+                self.release(key, stopped, ContainerFate::Unknown, false, out);
+            }
+            Phase::Starting { .. } | Phase::Running { .. } => {
+                self.record_stopped(key, out);
+                self.release(key, stopped, ContainerFate::AgentAlive, true, out);
+            }
+            Phase::Restarting { .. } => {
+                self.release(key, stopped, ContainerFate::AgentAlive, true, out);
+            }
+            // Its ending is irrelevant, but its container must be released.
+            Phase::Releasing { then: NextStep::Diagnose, .. } => {
+                self.release(key, stopped, ContainerFate::Unknown, false, out)
+            }
+            Phase::Stopping { then, .. } | Phase::Releasing { then, .. } => *then = stopped,
+            Phase::Finished { .. } => {}
         }
     }
 

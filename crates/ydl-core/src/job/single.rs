@@ -145,6 +145,10 @@ impl Job {
         let Some(role) = self.spec.roles.iter().position(|spec| spec.name == *name) else {
             return Err(issue(format!("the job has no role `{name}`"), None));
         };
+        if self.spec.roles[role].serve.is_some() {
+            let message = format!("the replicas of role `{name}` are equal");
+            return Err(issue(message, Some("scale the role instead")));
+        }
         if !self.is_independent(role) {
             let message = format!("the tasks of role `{name}` start or restart together");
             return Err(issue(message, Some("scale the role instead")));

@@ -17,10 +17,7 @@ impl Job {
             .silent_since(key)
             .map(|since| since + self.spec.timeouts.heartbeat)
             .filter(|_| !self.mutant.is(Mutant::NoHeartbeatTimeout));
-        match (phase, heartbeat) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [phase, heartbeat, self.replica_deadline(key)].into_iter().flatten().min()
     }
 
     fn phase_deadline(&self, key: TaskKey) -> Option<Time> {
@@ -61,6 +58,10 @@ impl Job {
     /// Returns true if inputs are downloaded before the program starts.
     pub(super) fn downloads_inputs(&self, key: TaskKey) -> bool {
         let role = &self.spec.roles[key.role];
+        let replica = self.serving(key.role);
+        if let Some(spec) = replica.and_then(|it| it.revision(self.task(key).replica.revision)) {
+            return spec.inputs.iter().any(|input| input.form.is_fetched());
+        }
         let mut inputs = self.spec.inputs_of(role);
         inputs.any(|input| input.form.is_fetched())
     }
@@ -121,7 +122,7 @@ impl Job {
                     }
                 }
                 // `settle` applies the consequences.
-                Timer::Followers | Timer::Suspicion => {}
+                Timer::Followers | Timer::Suspicion | Timer::Rollout(_) => {}
                 Timer::Readmission => self.on_readmission_timer(out),
             }
         }
@@ -131,6 +132,9 @@ impl Job {
         if self.deadline(key).is_none_or(|at| at > self.now) {
             // A heartbeat or a report has moved the deadline since the timer was armed.
             self.arm(key);
+            return;
+        }
+        if self.on_replica_timer(key, out) {
             return;
         }
         let phase = self.task(key).phase.clone();
@@ -175,7 +179,7 @@ impl Job {
 
     /// Handles an expired timeout. A late agent that is also silent may be on a failed node: its
     /// ending is a heartbeat timeout.
-    fn on_timeout(&mut self, key: TaskKey, wait: TimeoutKind, out: &mut Vec<Action>) {
+    pub(super) fn on_timeout(&mut self, key: TaskKey, wait: TimeoutKind, out: &mut Vec<Action>) {
         let ending = match self.silent_since(key) {
             Some(since) => Ending::HeartbeatTimeout { silent_for: self.now - since },
             None => {

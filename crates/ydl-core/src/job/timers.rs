@@ -13,6 +13,8 @@ pub(super) enum Timer {
     Followers,
     Suspicion,
     Readmission,
+    /// Wait of an update of this role.
+    Rollout(usize),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -26,6 +26,7 @@ mod recovery;
 mod rendezvous;
 mod scale_down;
 mod scaling;
+mod serving;
 mod sidecars;
 mod single;
 mod start;

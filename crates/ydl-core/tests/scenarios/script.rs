@@ -10,7 +10,10 @@ use expect_test::Expect;
 use orders::{format_order, members};
 use spec::{span, specified};
 use std::fmt::Write;
-use ydl_core::{Action, ContainerId, Event, Framework, Job, JobSpecBuilder, Order, RoleName, Time};
+use ydl_core::{
+    Action, ContainerId, Event, Framework, Job, JobSpecBuilder, Order, RoleName, Time,
+    serve::RouteState,
+};
 
 /// Runs the script and compares its output.
 pub fn check(script: &str, expected: Expect) {
@@ -74,6 +77,26 @@ impl Scenario {
                     Err(all) => all[0].message.clone(),
                 };
                 self.print(&format!("{role} to {instances}: {verdict}"));
+            }
+            "routes" => self.routes(),
+            "revisions" => {
+                let all = self.job().revisions(&RoleName::from(words[1]));
+                let each = all.iter().map(|it| {
+                    format!(
+                        "{} wants {} and has {}, {} serve",
+                        it.revision, it.want, it.replicas, it.serving
+                    )
+                });
+                let text = each.collect::<Vec<_>>().join("; ");
+                self.print(&text);
+            }
+            "updatable" => {
+                let (role, revision) = (RoleName::from(words[1]), words[2].parse().unwrap());
+                let verdict = match self.job().check_update(&role, revision, None) {
+                    Ok(()) => "yes".to_owned(),
+                    Err(issue) => issue.message,
+                };
+                self.print(&format!("{role} to revision {revision}: {verdict}"));
             }
             "attempts" => self.attempts(words[1], words[2]),
             "order" => self.order(words[1]),
@@ -165,6 +188,22 @@ impl Scenario {
             let _ = write!(text, ", not on {node}");
         }
         self.print(&format!("asks: {text}"));
+    }
+
+    /// The replicas that gateways send requests to.
+    fn routes(&mut self) {
+        let table = self.job().routes().clone();
+        let each = table.replicas.iter().map(|it| match it.state {
+            RouteState::Serving => {
+                format!("{} (revision {}, weight {})", it.container, it.revision, it.weight)
+            }
+            RouteState::Draining => format!("{} drains", it.container),
+        });
+        let mut text = each.collect::<Vec<_>>().join(", ");
+        if text.is_empty() {
+            text = "none".into();
+        }
+        self.print(&format!("routes {}: {text}", table.version));
     }
 
     fn order(&mut self, container: &str) {

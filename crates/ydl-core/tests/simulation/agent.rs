@@ -78,7 +78,7 @@ impl World {
         self.after(wait, Happening::AgentTurn { at, turn: 0 });
     }
 
-    fn agent(&mut self, at: usize) -> Option<&mut Agent> {
+    pub fn agent(&mut self, at: usize) -> Option<&mut Agent> {
         self.containers[at].agent.as_mut()
     }
 
@@ -90,7 +90,11 @@ impl World {
     /// An agent's turn: it looks at its clock, and asks for its order.
     pub fn agent_turn(&mut self, at: usize, turn: u64) {
         let now = self.now;
-        let silence = self.plan.spec.timeouts.heartbeat.0;
+        // Replicas stay without a master.
+        let silence = match self.plan.serves() {
+            true => u64::MAX,
+            false => self.plan.spec.timeouts.heartbeat.0,
+        };
         let Some(agent) = self.agent(at) else {
             return;
         };
@@ -98,7 +102,7 @@ impl World {
             return;
         }
         let asking = agent.asked.is_some_and(|since| now < since + 1_000);
-        if now >= agent.answered + silence && !asking {
+        if now >= agent.answered.saturating_add(silence) && !asking {
             agent.quits = true;
             self.stop_program(at);
             return;
@@ -125,7 +129,7 @@ impl World {
     }
 
     /// A new report is sent at once, and again until it is acknowledged.
-    fn report(&mut self, at: usize, report: Report) {
+    pub fn report(&mut self, at: usize, report: Report) {
         let Some(agent) = self.agent(at) else {
             return;
         };

@@ -17,6 +17,10 @@ impl World {
         let wait = self.random.from(200, 3_500);
         self.after(wait, Happening::Strike);
         let faults = self.plan.faults;
+        if self.plan.serves() && self.random.percent(50) {
+            self.strike_service();
+            return;
+        }
         if faults.scales && self.random.percent(30) && self.shrink_while_some_wait() {
             return;
         }
@@ -277,6 +281,10 @@ impl World {
             if let Some(cut) = self.nodes[node].cut {
                 self.partition_heals(node, cut);
             }
+        }
+        if self.plan.serves() {
+            self.plan_must_serve();
+            return;
         }
         // A job of services alone runs until it is killed.
         let service = |role: &ydl_core::spec::RoleSpec| role.completion == Completion::Service;

@@ -11,6 +11,7 @@ use super::{
     count::Failures,
     faults::Plan,
     late::Late,
+    serving::service::Service,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -73,6 +74,7 @@ pub struct Checks {
     /// A role was made smaller by the event at hand.
     dropping: bool,
     pub late: Late,
+    pub service: Service,
     /// Roles for which others wait, and need not any more.
     begun: BTreeSet<RoleName>,
     /// A round has begun.
@@ -88,7 +90,7 @@ impl Checks {
         Checks {
             spec: plan.spec.clone(),
             calm: plan.hostile == 0,
-            blameless: plan.faults.blameless(),
+            blameless: plan.faults.blameless() && !plan.serves(),
             finished_at: None,
             killed: false,
             finishes: 0,
@@ -120,6 +122,7 @@ impl Checks {
             requested: Vec::new(),
             dropping: false,
             late: Late::default(),
+            service: Service::new(&plan.spec),
             begun: BTreeSet::new(),
             round_began: false,
             speak: BTreeMap::new(),
@@ -185,6 +188,7 @@ impl Checks {
         self.ends_are_said(job, actions);
         self.changes_have_causes(job, event, actions);
         self.nobody_is_late(job, event, actions);
+        self.service_is_kept(job, event, actions);
         let next = job.next_wakeup();
         assert!(next.is_none_or(|at| at > self.now), "woken again at once");
     }
@@ -208,6 +212,8 @@ impl Checks {
             Event::Ready { container, .. }
             | Event::SetupFailed { container, .. }
             | Event::Started { container, .. }
+            | Event::Served { container, .. }
+            | Event::Unserved { container, .. }
             | Event::HeartbeatResumed { container } => self.heard(container),
             Event::Exited { container, exit, .. } => {
                 self.heard(container);
@@ -234,6 +240,13 @@ impl Checks {
             | Event::TaskAddRequested { .. }
             | Event::TaskStopRequested { .. }
             | Event::EndRequested { .. }
+            | Event::NodeDraining { .. }
+            | Event::Drained { .. }
+            | Event::Updated { .. }
+            | Event::Judged { .. }
+            | Event::UndoRequested { .. }
+            | Event::Scaled { .. }
+            | Event::Wanted { .. }
             | Event::Ticked => {}
         }
     }
@@ -262,7 +275,9 @@ impl Checks {
             HistoryKind::CauseFound { cause } => self.cause_found(cause),
             HistoryKind::RoleScaled { role, to, .. } => {
                 self.dropping = true;
-                self.failures.scaled(role, *to, &self.stopped);
+                if !self.serves(role) {
+                    self.failures.scaled(role, *to, &self.stopped);
+                }
             }
             HistoryKind::RoundRestarted { .. } => self.dropping = false,
             HistoryKind::AttemptStopped { task, .. } => {
@@ -302,8 +317,15 @@ impl Checks {
             | HistoryKind::NodeReadmitted { .. }
             | HistoryKind::MemoryIncreased { .. }
             | HistoryKind::MasterRecovered { .. }
+            | HistoryKind::RolloutStarted { .. }
+            | HistoryKind::RolloutEnded { .. }
+            | HistoryKind::ReplicaDraining { .. }
             | HistoryKind::JobFinished { .. } => {}
         }
+    }
+
+    pub fn serves(&self, role: &RoleName) -> bool {
+        self.spec.role(role).is_some_and(|role| role.serve.is_some())
     }
 
     /// Number of launched containers.

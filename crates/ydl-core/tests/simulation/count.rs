@@ -18,7 +18,7 @@ pub fn counts(ending: &Ending) -> bool {
         }
         Ending::Outdated => false,
         Ending::TimedOut { timeout: wait, .. } => {
-            matches!(wait, TimeoutKind::Start | TimeoutKind::Stop)
+            matches!(wait, TimeoutKind::Start | TimeoutKind::Stop | TimeoutKind::Serve)
         }
         Ending::Exited { .. } | Ending::Signalled { .. } | Ending::NotStarted { .. } => true,
         Ending::SetupFailed { .. } | Ending::AgentDied { .. } | Ending::MemoryLimit { .. } => true,
@@ -35,6 +35,8 @@ pub struct Failures {
     lost: BTreeSet<TaskId>,
     /// Number of lost tasks whose peers may have failed because of them.
     excuses: usize,
+    /// The service has served, or is updated: failures of its replicas do not end the job.
+    pub outlives: bool,
 }
 
 impl Failures {
@@ -48,6 +50,7 @@ impl Failures {
             node_faults: BTreeMap::new(),
             lost: BTreeSet::new(),
             excuses: 0,
+            outlives: false,
         }
     }
 
@@ -135,6 +138,12 @@ impl Failures {
         if failures.len() as u32 <= role.restart.limit {
             let again = matches!(next, Disposition::Retry { .. });
             assert!(again, "{task} {ending} within its limit and does not start again");
+            return;
+        }
+        if role.serve.is_some() {
+            let ends = *next == Disposition::FailJob && !self.outlives;
+            let again = matches!(next, Disposition::Retry { .. });
+            assert!(again || ends, "{task} {ending} is not replaced");
             return;
         }
         if *next == Disposition::Suspected {

@@ -1,7 +1,7 @@
 //! Seeded choice of the job, its policies, the cluster and the faults.
 
 use super::{
-    jobs::{beside, elastic, ordered, spec},
+    jobs::{beside, elastic, ordered, serving, spec},
     random::Random,
 };
 use ydl_core::{
@@ -169,6 +169,32 @@ fn stops_single_tasks(spec: &JobSpec) -> bool {
 }
 
 impl Plan {
+    /// A plan of a job that serves.
+    pub fn serving(random: &mut Random) -> Plan {
+        let calm = random.percent(10);
+        let spec = serving(random);
+        let mut faults = if calm { Faults::default() } else { Faults::some(random) };
+        faults.kills = false;
+        let nodes = random.from(2, 5);
+        // Replicas of an update and those that drain need room, too.
+        let slots = random.from(12, 20).div_ceil(nodes);
+        Plan {
+            spec,
+            faults,
+            nodes: (0..nodes).map(|_| slots as u32).collect(),
+            hostile: random.from(30, 150) * 1_000,
+            expiry: random.from(4, 25) * 1_000,
+            patient: false,
+            lasting: false,
+            bereaved: false,
+        }
+    }
+
+    /// Returns true if the job serves.
+    pub fn serves(&self) -> bool {
+        self.spec.roles.iter().any(|role| role.serve.is_some())
+    }
+
     /// `apart` and `third` draw independently of the other choices.
     pub fn new(random: &mut Random, apart: &mut Random, third: &mut Random) -> Plan {
         let calm = random.percent(8);

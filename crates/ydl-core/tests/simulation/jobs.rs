@@ -5,7 +5,7 @@ use ydl_core::{
     Framework, JobSpec, JobSpecBuilder, Span,
     spec::{
         Backoff, Completion, Gang, Input, InputForm, MemoryGrowth, NodeExclusion, Output, Range,
-        ResizePolicy, Restart, RestartScope, RoleSpec, Timeouts,
+        ResizePolicy, Restart, RestartScope, RoleSpec, Serve, Timeouts, UpdatePolicy,
     },
 };
 
@@ -79,6 +79,32 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
         },
         ..plain(Framework::None, &[])
     };
+    builder.build().expect("a simulated job is valid")
+}
+
+/// A job whose only role serves.
+pub fn serving(random: &mut Random) -> JobSpec {
+    let mut builder = JobSpecBuilder::from(spec(random, false));
+    let max = random.from(2, 5) as u32;
+    let min = random.below(2) as u32;
+    let instances = random.from(u64::from(min.max(1)), u64::from(max)) as u32;
+    let (surge, unavailable) = *random.pick(&[(1, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1)]);
+    let server = role(random, "server", instances, RestartScope::Task, Completion::Service);
+    builder.roles = vec![RoleSpec {
+        tolerate: 0,
+        serve: Some(Serve {
+            replicas: Range { min, max },
+            within: seconds(random, 10, 30),
+            drain: seconds(random, 2, 8),
+            update: UpdatePolicy { surge, unavailable, watch: seconds(random, 3, 10), errors: 1 },
+            orphan: None,
+            ..Serve::default()
+        }),
+        ..server
+    }];
+    builder.gang.together = false;
+    builder.outputs = Vec::new();
+    builder.timeouts.run = None;
     builder.build().expect("a simulated job is valid")
 }
 

@@ -11,6 +11,7 @@ mod jobs;
 mod late;
 mod random;
 mod report;
+mod serving;
 mod shell;
 mod speak;
 mod success;

@@ -15,11 +15,27 @@ pub enum Fate {
 /// Report of an agent.
 #[derive(Clone, Debug)]
 pub enum Report {
-    Ready { round: u32 },
-    Unready { node: bool },
-    Started { round: u32 },
-    Exited { round: u32, exit: ProgramExit },
-    Saved { error: Option<String> },
+    Ready {
+        round: u32,
+    },
+    Unready {
+        node: bool,
+    },
+    Started {
+        round: u32,
+    },
+    Exited {
+        round: u32,
+        exit: ProgramExit,
+    },
+    Saved {
+        error: Option<String>,
+    },
+    /// The probe of a replica has another result.
+    Probed {
+        change: u32,
+        serves: bool,
+    },
 }
 
 impl Report {
@@ -36,6 +52,8 @@ impl Report {
             }
             Report::Started { round } => Event::Started { container, round },
             Report::Exited { round, exit } => Event::Exited { container, round, exit },
+            Report::Probed { change, serves: true } => Event::Served { container, change },
+            Report::Probed { change, serves: false } => Event::Unserved { container, change },
             Report::Saved { error } => Event::AgentStopped { container, upload_error: error },
         }
     }

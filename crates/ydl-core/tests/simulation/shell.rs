@@ -205,6 +205,7 @@ impl World {
         let job = self.shell.job.take();
         self.shell.releases.clear();
         self.shell.heard.clear();
+        self.gateways.master_dies();
         self.shell.wake_at = None;
         self.shell.beat += 1;
         self.shell.life += 1;

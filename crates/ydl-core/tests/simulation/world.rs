@@ -10,6 +10,7 @@ use super::{
     faults::{Faults, Plan},
     random::Random,
     report::{Fate, Report},
+    serving::gateway::Gateways,
     shell::{Item, Shell},
 };
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub struct World {
     pub cluster: Cluster,
     pub shell: Shell,
     pub checks: Checks,
+    pub gateways: Gateways,
     pub happened: u64,
     pub trace: Option<Vec<String>>,
     queue: BTreeMap<(u64, u64), Happening>,
@@ -62,6 +64,13 @@ pub enum Happening {
     SaveEnds { at: usize },
     AgentLeaves { at: usize, status: i32 },
     ContainerSignalled { at: usize, end: ContainerExit },
+    // Gateways, replicas and their requests.
+    GatewayTurn { gateway: usize, life: u64 },
+    GatewayReturns { gateway: usize },
+    RequestEnds { gateway: usize, life: u64, at: usize },
+    ProbeChanges { at: usize, round: u32, serves: bool },
+    Judgement,
+    MustServe,
     // Chaos.
     Strike,
     NodeExpires { node: usize, cut: Option<u64> },
@@ -78,6 +87,17 @@ impl World {
         let mut random = Random::new(seed);
         let mut third = Random::new(seed ^ 3_000);
         let plan = Plan::new(&mut random, &mut Random::new(seed ^ 0xe1a5), &mut third);
+        World::of(plan, random, mutant, traced)
+    }
+
+    /// A schedule of a job that serves.
+    pub fn serving(seed: u64, mutant: Mutant, traced: bool) -> World {
+        let mut random = Random::new(seed ^ 0x5e12e);
+        let plan = Plan::serving(&mut random);
+        World::of(plan, random, mutant, traced)
+    }
+
+    fn of(plan: Plan, random: Random, mutant: Mutant, traced: bool) -> World {
         let nodes = plan.nodes.iter().enumerate().map(|(at, slots)| Node {
             name: NodeName::from(format!("n{at}")),
             slots: *slots,
@@ -89,6 +109,7 @@ impl World {
             nodes: nodes.collect(),
             shell: Shell::new(&plan, mutant),
             checks: Checks::new(&plan),
+            gateways: Gateways::default(),
             random,
             plan,
             now: 0,
@@ -110,6 +131,7 @@ impl World {
             self.after(500, Happening::Strike);
         }
         self.after(hostile, Happening::Calm);
+        self.begin_serving();
         self.start_shell();
     }
 
@@ -206,6 +228,12 @@ impl World {
                 self.container_dies(at, ContainerExit::Completed { status });
             }
             Happening::ContainerSignalled { at, end } => self.container_signalled(at, end),
+            Happening::GatewayTurn { gateway, life } => self.gateway_turn(gateway, life),
+            Happening::GatewayReturns { gateway } => self.gateway_returns(gateway),
+            Happening::RequestEnds { gateway, life, at } => self.request_ends(gateway, life, at),
+            Happening::ProbeChanges { at, round, serves } => self.probe_changes(at, round, serves),
+            Happening::Judgement => self.judge_open(),
+            Happening::MustServe => self.must_serve(),
             Happening::Strike => self.strike(),
             Happening::NodeExpires { node, cut } => self.node_expires(node, cut),
             Happening::NodeReturns { node } => self.node_returns(node),

@@ -249,12 +249,15 @@ fn is_notable(kind: &HistoryKind) -> bool {
         | HistoryKind::NodeReadmitted { .. }
         | HistoryKind::MemoryIncreased { .. }
         | HistoryKind::RoleScaled { .. }
+        | HistoryKind::RolloutStarted { .. }
+        | HistoryKind::RolloutEnded { .. }
         | HistoryKind::MasterRecovered { .. }
         | HistoryKind::CauseFound { .. } => true,
         HistoryKind::JobStarted
         | HistoryKind::RoundStarted { .. }
         | HistoryKind::AttemptStarted { .. }
         | HistoryKind::AttemptStopped { .. }
+        | HistoryKind::ReplicaDraining { .. }
         | HistoryKind::JobEnding { .. }
         | HistoryKind::JobFinished { .. } => false,
     }

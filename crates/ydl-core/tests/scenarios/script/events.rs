@@ -4,7 +4,8 @@ use super::spec::span;
 use std::collections::BTreeMap;
 use ydl_core::{
     Cause, ContainerExit, ContainerId, Endpoint, Event, Grant, NodeName, Outcome, ProgramExit,
-    RoleName, Span, spec::Resources,
+    RoleName, Span,
+    spec::{Command, Resources, RevisionSpec},
 };
 
 /// Parses an event. Agents report the round of their standing order, unless the line has another.
@@ -41,6 +42,37 @@ pub fn parse_event(words: &[&str], round: u32) -> Event {
         }
         "missed" => Event::HeartbeatMissed { container },
         "resumed" => Event::HeartbeatResumed { container },
+        "node-draining" => Event::NodeDraining {
+            containers: words[2..].iter().copied().map(ContainerId::from).collect(),
+            time: span(at(1)),
+        },
+        "served" => Event::Served { container, change: at(2).parse().unwrap_or(1) },
+        "unserved" => Event::Unserved { container, change: at(2).parse().unwrap_or(2) },
+        "drained" => Event::Drained { container, version: at(2).parse().unwrap() },
+        "update" => Event::Updated {
+            role: RoleName::from(at(1)),
+            revision: at(2).parse().unwrap(),
+            spec: Box::new(RevisionSpec {
+                command: Command::Shell(format!("serve --model {}", at(2))),
+                environment: None,
+                env: BTreeMap::new(),
+                inputs: Vec::new(),
+            }),
+            canary: at(3).strip_prefix("canary=").map(|percent| percent.parse().unwrap()),
+        },
+        "judge" => Event::Judged {
+            role: RoleName::from(at(1)),
+            revision: at(2).parse().unwrap(),
+            good: at(3) == "good",
+        },
+        "undo" => Event::UndoRequested { role: RoleName::from(at(1)) },
+        "scaled" => Event::Scaled {
+            role: RoleName::from(at(1)),
+            instances: at(2).parse().unwrap(),
+            because: "little to do".into(),
+            idle: words[3..].iter().map(|task| task.parse().unwrap()).collect(),
+        },
+        "wanted" => Event::Wanted { role: RoleName::from(at(1)) },
         "kill" => Event::KillRequested { by: at(1).into(), immediate: false },
         "kill-now" => Event::KillRequested { by: at(1).into(), immediate: true },
         "scale" => {

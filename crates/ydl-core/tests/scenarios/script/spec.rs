@@ -5,7 +5,7 @@ use ydl_core::{
     Framework, JobSpecBuilder, RoleName, Span,
     spec::{
         Backoff, Completion, Input, InputForm, MemoryGrowth, Output, Range, ResizePolicy,
-        RestartScope, RoleSpec,
+        RestartScope, RoleSpec, Serve,
     },
 };
 
@@ -143,6 +143,22 @@ fn role(words: &[&str]) -> RoleSpec {
             "service" => role.completion = Completion::Service,
             "follows" => role.completion = Completion::Follows,
             "beside" => role.completion = Completion::Sidecar,
+            "serves" => {
+                let (min, max, _) = instances(words[1]);
+                role.elastic = None;
+                role.completion = Completion::Service;
+                role.serve = Some(Serve { replicas: Range { min, max }, ..Serve::default() });
+            }
+            "within" | "drain" | "watch" | "surge" | "unavailable" => {
+                let serve = role.serve.as_mut().expect("the role serves");
+                match key {
+                    "within" => serve.within = span(value),
+                    "drain" => serve.drain = span(value),
+                    "watch" => serve.update.watch = span(value),
+                    "surge" => serve.update.surge = value.parse().unwrap(),
+                    _ => serve.update.unavailable = value.parse().unwrap(),
+                }
+            }
             _ => panic!("no option `{key}`"),
         }
     }

@@ -20,6 +20,8 @@ pub struct Program {
     /// Index of the planned exit that applies.
     pub plan: u64,
     pub stopping: bool,
+    /// Number of changes of its probe.
+    pub changes: u32,
     /// Time of its start.
     pub since: u64,
 }
@@ -57,9 +59,13 @@ impl World {
         self.checks.program_starts(&task, round, at, &self.containers);
         let (plan, since) = (self.stamp(), self.now);
         if let Some(agent) = self.agent(at) {
-            agent.program = Some(Program { round, plan, stopping: false, since });
+            agent.program = Some(Program { round, plan, stopping: false, changes: 0, since });
         }
         self.report(at, Report::Started { round });
+        if self.plan.serves() {
+            self.replica_starts(at, round, plan);
+            return;
+        }
         // Some followers never exit either.
         let service = match self.plan.spec.role(&task.role).map(|role| role.completion) {
             Some(Completion::Service | Completion::Sidecar) => true,
