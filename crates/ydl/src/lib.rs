@@ -63,7 +63,7 @@ fn start(cli: Cli) -> ExitCode {
     }
 }
 
-/// Sends the log of a master or an agent to stderr, which the parent process redirects to a file.
+/// Sends the log of a master, an agent or a gateway to stderr, which the parent process redirects to a file.
 fn init_logging() {
     tracing_subscriber::fmt()
         .with_writer(|| CappedStderr)
@@ -103,6 +103,10 @@ fn run(cli: Cli) -> Result<Exit, Report> {
         CliCommand::Kill(args) => commands::kill::run(args, cli.global),
         CliCommand::Scale(args) => commands::scale::run(args, cli.global),
         CliCommand::PortForward(args) => commands::port_forward::run(args, cli.global),
+        CliCommand::Gateway(args) => {
+            init_logging();
+            commands::gateway::run(args, cli.global)
+        }
         CliCommand::Board(args) => commands::tensorboard::run(args),
         CliCommand::Pack(args) => commands::pack::run(args, cli.global),
         CliCommand::Kv(args) => commands::kv::run(args, cli.global),

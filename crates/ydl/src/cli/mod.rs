@@ -1,14 +1,17 @@
 //! Command-line arguments: commands, flags and their help.
 //!
-//! * `submit`, `job`, `kv`: arguments of commands on jobs. * `cluster`: of the others. * `reference`: the reference page.
+//! * `submit`, `job`, `kv`: arguments of commands on jobs. * `gateway`: of the gateway. * `cluster`: of the others.
+//! * `reference`: the reference page.
 
 mod cluster;
+mod gateway;
 mod job;
 mod kv;
 mod reference;
 mod submit;
 
 pub(crate) use cluster::{BoardArgs, CompatArgs, DoctorArgs, NodesArgs, PackArgs};
+pub(crate) use gateway::GatewayArgs;
 pub(crate) use job::{
     FetchArgs, KillArgs, LogsArgs, LsArgs, PortForwardArgs, ScaleArgs, StatusArgs,
 };
@@ -123,6 +126,8 @@ pub(crate) enum CliCommand {
     Scale(ScaleArgs),
     /// Forward a local port to a port of a task, such as TensorBoard's
     PortForward(PortForwardArgs),
+    /// Forward HTTP requests to the replicas of a model server
+    Gateway(GatewayArgs),
     /// Pack a Python environment as `submit` does
     Pack(PackArgs),
     /// Read and write a job's key-value store and events

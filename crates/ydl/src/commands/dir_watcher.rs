@@ -45,7 +45,8 @@ impl DirWatcher {
 
     /// Watches a directory. Returns the number that identifies it in [`DirChanges`].
     pub(crate) fn watch(&self, dir: &Path) -> io::Result<i32> {
-        let flags = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::ONLYDIR;
+        let flags =
+            WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
         Ok(inotify::add_watch(&*self.fd, dir, flags)?)
     }
 

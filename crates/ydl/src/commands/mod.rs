@@ -2,16 +2,17 @@
 //!
 //! * `submit`, `ls`, `status`, `logs`, `fetch`, `kill`, `scale`, `port_forward`, `pack`, `kv`, `nodes`, `queues`, `doctor`,
 //!   `completions`: the commands.
-//! * `tensorboard`: runs inside a task.
+//! * `gateway`: forwards HTTP requests. `tensorboard`: runs inside a task.
 //! * `findings`: reports what preflight found.
 //! * `submit_yarn`, `resources`, `wait_for_master`: submission.
-//! * `dir_watcher`, `log_tails`, `follow`, `renderer`: follow a job.
+//! * `dir_watcher` (also for `gateway`), `log_tails`, `follow`, `renderer`: follow a job.
 //! * `aggregated_logs`: reads container logs aggregated by YARN.
 //! * `outcome`: reports the end of a job.
 
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod fetch;
+pub(crate) mod gateway;
 pub(crate) mod kill;
 pub(crate) mod kv;
 pub(crate) mod logs;

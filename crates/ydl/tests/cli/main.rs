@@ -3,6 +3,7 @@
 mod arguments;
 mod commands;
 mod compat;
+mod gateway;
 mod images;
 mod jobfile;
 mod misuse;
