@@ -115,7 +115,7 @@ impl Flow {
         }
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
         let (upstream, waker) = (slot.upstream.take(), slot.waker.take());
-        slot.is_expired = upstream.is_some();
+        slot.is_expired |= upstream.is_some();
         drop(slot);
         // Frees the replica without the lock.
         drop(upstream);

@@ -139,7 +139,7 @@ fn with_limits(limits: ServerLimits) -> GatewayOptions {
 #[tokio::test]
 async fn slow_heads_are_cut_off() {
     let server = Server::saying("ok").await;
-    let limits = ServerLimits { head: Duration::from_millis(100), ..ServerLimits::default() };
+    let limits = ServerLimits { head: Duration::from_secs(1), ..ServerLimits::default() };
     let replicas = vec![replica("a", server.address)];
     let gateway = Running::with(with_limits(limits), Service::default(), replicas).await;
     // Nothing at all; the beginning of a head; the beginning of HTTP/2; of a second request.

@@ -138,15 +138,27 @@ async fn silent_streams_are_ended_and_leave_the_replica() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_frees_the_replica() {
-    let server = Server::start(|_| async { Response::new(full(vec![0; 64 << 20])) }).await;
+    // Without a length, so that only a reset of the stream tells that the response is incomplete.
+    let server = Server::start(|_| async {
+        let (sender, body) = channel_body();
+        let piece = || Ok(hyper::body::Frame::data(vec![0; 1 << 20].into()));
+        tokio::spawn(async move { while sender.send(piece()).await.is_ok() {} });
+        Response::new(body)
+    })
+    .await;
     let defaults = Service::default();
     let timeouts = Timeouts { idle: Duration::from_millis(200), ..defaults.timeouts };
     let service = Service { timeouts, ..defaults };
     let gateway = Running::start(service, vec![replica("a", server.address)]).await;
     let mut client = client2(gateway.address).await;
-    let request = Request::get("http://a/").body(empty()).unwrap();
-    let response = client.send_request(request).await.unwrap();
+    let request = || Request::get("http://a/").body(empty()).unwrap();
+    let response = client.send_request(request()).await.unwrap();
     until("the replica is free", || gateway.gateway.load() == (0, 0)).await;
+    // Another one is given up later, and the first one stays so.
+    let mut other = client2(gateway.address).await;
+    let later = other.send_request(request()).await.unwrap();
+    until("the replica is free again", || gateway.gateway.load() == (0, 0)).await;
+    later.into_body().collect().await.unwrap_err();
     // What was sent before may still be read; then the stream is reset.
     response.into_body().collect().await.unwrap_err();
 }

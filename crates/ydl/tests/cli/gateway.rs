@@ -105,7 +105,13 @@ fn a_new_table_is_read_and_a_bad_one_is_reported() {
     fs::remove_file(&path).unwrap();
     // Also written in place.
     fs::write(&path, routes(4, one)).unwrap();
-    while gateway.message() != "read version 4 with 1 replicas\n" {}
+    loop {
+        let message = gateway.message();
+        assert_ne!(message, "", "the gateway ended");
+        if message == "read version 4 with 1 replicas\n" {
+            break;
+        }
+    }
     assert_eq!(gateway.ask(), "one");
 
     let pid = rustix::process::Pid::from_child(&gateway.child);
