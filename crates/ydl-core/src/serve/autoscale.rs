@@ -66,7 +66,9 @@ impl Autoscaler {
 
     /// Takes a sample and returns a decision, if the size should change.
     pub fn sample(&mut self, now: Time, load: &Load) -> Option<ScaleDecision> {
-        let in_flight: u64 = load.in_flight.iter().map(|(_, requests)| *requests).sum();
+        let counts = load.in_flight.iter().map(|(_, requests)| *requests);
+        // Gateways report them, and may report anything.
+        let in_flight = counts.fold(0, u64::saturating_add);
         let requests = in_flight.saturating_add(load.held);
         if requests > 0 {
             self.busy = now;

@@ -165,6 +165,10 @@ fn of_role(all: &mut SpecIssues, builder: &JobSpecBuilder, role: &RoleSpec, serv
         let message = format!("role `{name}` serves until the job ends");
         all.add(&format!("{key}.completion"), message, "set it to `service`");
     }
+    if role.tolerate > 0 {
+        let message = format!("role `{name}` replaces each replica that fails");
+        all.add(&format!("{key}.tolerate"), message, "leave `tolerate` out");
+    }
     let key = format!("{key}.serve");
     if serve.update.surge == 0 && serve.update.unavailable == 0 {
         let message = "no replica could be replaced".to_owned();

@@ -46,6 +46,7 @@ fn a_serving_policy_is_possible() {
     check(
         |builder| {
             let role = serve(builder);
+            role.tolerate = 1;
             role.serve = Some(Serve {
                 replicas: Range { min: 3, max: 1 },
                 within: Span(0),
@@ -61,6 +62,7 @@ fn a_serving_policy_is_possible() {
         },
         expect![[r#"
             `roles.worker.instances`: `3` to `1` is not a range of replicas
+            `roles.worker.tolerate`: role `worker` replaces each replica that fails; hint: leave `tolerate` out
             `roles.worker.serve.update`: no replica could be replaced; hint: set `surge: 1`
             `roles.worker.serve.ready.within`: it must be more than 0
             `roles.worker.serve.concurrency`: it must be more than 0
