@@ -11,7 +11,8 @@ use std::{
 };
 
 /// Returns a job file with tasks that write a line to `$SHARED/began` and wait for `$SHARED/go`. `keys` are
-/// further keys of the job.
+/// further keys of the job. Nodes that enforce memory limits count the pages of the unoptimised binary in both the agent and
+/// the shim, which need 64 MiB together.
 pub fn waiting_job(workspace: &Workspace, instances: u32, keys: &str) -> String {
     let script = format!(
         "SHARED={}; echo $YDL_INDEX >> $SHARED/began; until [ -e $SHARED/go ]; do sleep 0.1; done",
@@ -19,7 +20,7 @@ pub fn waiting_job(workspace: &Workspace, instances: u32, keys: &str) -> String 
     );
     let script = serde_json::to_string(&script).expect("a string");
     format!(
-        "roles: {{worker: {{instances: {instances}, memory: 64 MiB, shell: {script}}}}}\n{keys}\n"
+        "roles: {{worker: {{instances: {instances}, memory: 128 MiB, shell: {script}}}}}\n{keys}\n"
     )
 }
 

@@ -24,18 +24,18 @@ use ydl_testkit::{
 };
 
 /// Three nodes for all queues, and a fourth with a label and two GPUs, which only the queue `gpu` may use. The queue
-/// `narrow` is limited to a tenth.
+/// `narrow` is limited to a twentieth.
 fn cluster() -> Lease {
     let options = Options {
         nodes: 4,
-        node_memory_mib: 16384,
+        node_memory_mib: 32768,
         node_vcores: 120,
         gpus: vec![0, 0, 0, 2],
         labels: vec![Label { name: "gpu".into(), nodes: vec![4], exclusive: true }],
         queues: vec![
-            Queue::new("default", 80),
+            Queue::new("default", 85),
             Queue { labels: vec!["gpu".into()], ..Queue::new("gpu", 10) },
-            Queue::new("narrow", 10),
+            Queue::new("narrow", 5),
         ],
         users: vec!["alice".into(), "bob".into()],
         // On a busy machine a master may start slowly; no container is lost in these tests.
@@ -44,7 +44,7 @@ fn cluster() -> Lease {
     };
     let narrow = "yarn.scheduler.capacity.root.narrow.maximum-capacity";
     let node = |key: &str| format!("yarn.nodemanager.{key}");
-    let root = options.set(File::Queues, narrow, "10");
+    let root = options.set(File::Queues, narrow, "5");
     // Otherwise Hadoop 3.5 leaves memory limits to control groups, which the test bed does not have.
     let root = root.set(File::Yarn, &node("resource.memory.enforced"), "false");
     let root = root.set(File::Yarn, &node("container-monitor.interval-ms"), "300");
@@ -128,8 +128,8 @@ fn gpus_and_labels_select_nodes() {
     let ran = workspace.submit(
         "queue: gpu\n\
          roles:\n  \
-           trainer: {instances: 2, memory: 64 MiB, gpus: 1, node_label: gpu, shell: 'echo $NM_HOST'}\n  \
-           reader: {instances: 2, memory: 64 MiB, shell: 'echo $NM_HOST'}\n",
+           trainer: {instances: 2, memory: 128 MiB, gpus: 1, node_label: gpu, shell: 'echo $NM_HOST'}\n  \
+           reader: {instances: 2, memory: 128 MiB, shell: 'echo $NM_HOST'}\n",
     );
     assert_eq!(ran.code, 0, "{ran:#?}");
     let labelled = cluster.nodes()[3].address.ip().to_string();
@@ -147,7 +147,7 @@ fn features_missing_in_an_old_hadoop_are_rejected_before_submission() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
     let dry = |placement: &str| {
-        let role = format!("memory: 64 MiB, placement: {placement}, run: 'true'");
+        let role = format!("memory: 128 MiB, placement: {placement}, run: 'true'");
         workspace.write("job.yaml", &format!("roles: {{worker: {{{role}}}}}"));
         workspace.run(&["submit", "--dry-run", "job.yaml"])
     };
@@ -178,7 +178,7 @@ fn three_hundred_tasks_succeed() {
     let began = Instant::now();
     let (child, id) = AttachedSubmit::start(
         &workspace,
-        "roles: {worker: {instances: 300, memory: 64 MiB, run: 'true'}}",
+        "roles: {worker: {instances: 300, memory: 128 MiB, run: 'true'}}",
     );
     let client = std::thread::spawn(|| child.finish());
     // Track the peak memory of the master until it exits.
@@ -282,8 +282,8 @@ fn a_job_killed_by_an_administrator_is_reported_as_killed() {
 fn a_job_waits_for_a_full_queue_until_the_allocation_timeout() {
     let cluster = &*cluster();
     let workspace = Workspace::new(cluster);
-    // 4,915 MiB is a tenth of three nodes.
-    let full = waiting_job(&workspace, 4, "queue: narrow").replace("64 MiB", "1 GiB");
+    // 4,915 MiB is a twentieth of three nodes.
+    let full = waiting_job(&workspace, 4, "queue: narrow").replace("128 MiB", "1 GiB");
     let holder = workspace.detach(&full);
     wait_started(&workspace, 4);
 
@@ -307,7 +307,7 @@ fn a_job_waits_for_a_full_queue_until_the_allocation_timeout() {
     // The queue has no room for the master, either.
     let ran = other.submit(
         "{queue: narrow, timeouts: {allocation: 5s}, master: {memory: 600 MiB}, \
-         roles: {worker: {memory: 64 MiB, run: 'true'}}}",
+         roles: {worker: {memory: 128 MiB, run: 'true'}}}",
     );
     assert_eq!(ran.code, 120, "{ran:#?}");
     assert!(ran.stderr.contains("waiting: "), "{ran:#?}");

@@ -122,7 +122,7 @@ fn tasks_leave_nodes_with_noexec_or_failed_disks() {
     let host = node.address.ip().to_string();
     let local = cluster.directory().join(&node.daemon).join("local");
     let yaml = waiting_job(&workspace, 1, "").replace(
-        "memory: 64 MiB",
+        "memory: 128 MiB",
         &format!("memory: 128 MiB, restart: {{limit: 0}}, placement: {{nodes: [\"{host}\"]}}"),
     );
     let job = workspace.detach(&yaml);

@@ -15,7 +15,7 @@ fn waiting_jobs_show_their_queue_position_and_missing_files_are_named() {
     let cluster = &*shared_cluster();
     let workspace = Workspace::new(cluster);
     // 819 MiB is a tenth of two nodes; a master takes 256.
-    let full = waiting_job(&workspace, 1, "queue: tiny").replace("64 MiB", "384 MiB");
+    let full = waiting_job(&workspace, 1, "queue: tiny").replace("128 MiB", "384 MiB");
     let holder = workspace.detach(&full);
     wait_started(&workspace, 1);
     let next = "{queue: tiny, roles: {worker: {memory: 128 MiB, run: 'true'}}}";
@@ -97,7 +97,7 @@ fn a_preempted_master_is_replaced() {
     wait_started(&workspace, 1);
     // The other node is filled by a job within its queue's guarantee. Even the sum of the free memory of both nodes,
     // which the scheduler considers before a preemption, is less than the third job needs.
-    let within_guarantee = other.detach(&waiting_job(&other, 1, "").replace("64 MiB", "3648 MiB"));
+    let within_guarantee = other.detach(&waiting_job(&other, 1, "").replace("128 MiB", "3648 MiB"));
     wait_started(&other, 1);
     let ran = Workspace::new(cluster)
         .submit("{queue: tiny, roles: {worker: {memory: 512 MiB, run: 'true'}}}");
