@@ -117,7 +117,7 @@ impl Upload {
 
     /// Frees the kept bytes: after a response there are no more attempts.
     pub(crate) fn keep_no_more(&self) {
-        // What is kept may still be read by the last attempt; the next piece from the client frees it.
+        // The last attempt may still read the kept bytes; the next piece from the client frees them.
         self.lock().kept_bytes = self.kept_max;
     }
 }

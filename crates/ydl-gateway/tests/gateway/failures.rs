@@ -1,6 +1,7 @@
 //! Replicas that fail: retries by class, ejection, hung replicas.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -148,8 +149,9 @@ async fn an_ejected_replica_returns_after_a_successful_probe() {
     }
 }
 
-#[tokio::test]
-async fn a_replica_that_dies_without_a_response_is_a_bad_gateway() {
+/// Starts a server that reads the beginning of each request, sends `response`, and closes the connection. Returns its
+/// address and its number of requests.
+async fn server_that_breaks_off(response: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let taken = Arc::new(AtomicUsize::new(0));
@@ -159,8 +161,15 @@ async fn a_replica_that_dies_without_a_response_is_a_bad_gateway() {
             let (mut stream, _) = listener.accept().await.unwrap();
             let _ = stream.read(&mut [0; 1000]).await;
             count.fetch_add(1, Ordering::SeqCst);
+            stream.write_all(response).await.unwrap();
         }
     });
+    (address, taken)
+}
+
+#[tokio::test]
+async fn a_replica_that_dies_without_a_response_is_a_bad_gateway() {
+    let (address, taken) = server_that_breaks_off(b"").await;
     let gateway = Running::start(retry(RetryWhen::Unsent), vec![replica("a", address)]).await;
     let (status, body) = ask(gateway.address, post("/", full("x"))).await;
     assert_eq!(status, StatusCode::BAD_GATEWAY);
@@ -171,19 +180,8 @@ async fn a_replica_that_dies_without_a_response_is_a_bad_gateway() {
 
 #[tokio::test]
 async fn no_request_is_repeated_after_a_byte_of_the_response() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let taken = Arc::new(AtomicUsize::new(0));
-    let count = taken.clone();
-    tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let _ = stream.read(&mut [0; 1000]).await;
-            count.fetch_add(1, Ordering::SeqCst);
-            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal";
-            stream.write_all(head).await.unwrap();
-        }
-    });
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal";
+    let (address, taken) = server_that_breaks_off(head).await;
     let gateway = Running::start(retry(RetryWhen::Unanswered), vec![replica("a", address)]).await;
     let mut client = Client1::connect(gateway.address).await;
     let response = client.send(get("/")).await.unwrap();

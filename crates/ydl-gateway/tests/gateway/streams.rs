@@ -159,7 +159,7 @@ async fn a_client_that_does_not_read_frees_the_replica() {
     let later = other.send_request(request()).await.unwrap();
     until("the replica is free again", || gateway.gateway.load() == (0, 0)).await;
     later.into_body().collect().await.unwrap_err();
-    // What was sent before may still be read; then the stream is reset.
+    // Bytes that were sent before may still be read; then the stream is reset.
     response.into_body().collect().await.unwrap_err();
 }
 
